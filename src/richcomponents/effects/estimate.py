@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -254,20 +255,27 @@ class Problem:
             stated = UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], dispersed=True)
         return [*out, stated]
 
-    def fit(self, rank: int | None) -> Fit:
-        """At this rank; None : that of the factors of all columns if they hold, else of the test, and one more as long as
-        instruments contradict each other. Factors are found where all columns are compared and no instruments say more."""
-        given, blocks, (u, v), stated = self.given, self.blocks, self.views, self.instrumented()
-        smooth, rows = Smoothing(0, np.ones(0), 0.0, 1.0), self.solution.canonical.n
-        if u.columns is not None and v.columns is not None and stated is None and self.solution.rank:
+    @cached_property
+    def smoothed(self) -> tuple[Smoothing, Given, Given, Canonical]:
+        """Factors of all columns, where all are compared and no instruments say more; the second moments that they smooth, and
+        canonical coordinates of these."""
+        given, blocks, (u, v), rows = self.given, self.blocks, self.views, self.solution.canonical.n
+        smooth = Smoothing(0, np.ones(0), 0.0, 1.0)
+        if u.columns is not None and v.columns is not None and self.instrumented() is None and self.solution.rank:
             smooth = Smoothing.of(given.cov, u.k, rows)
         if smooth.weight:
             lift = linalg.block_diag(u.lift, v.lift)
             given, blocks = (one.with_covariance(smooth(one.cov), lift) for one in (given, blocks))
         where = canonical(given.cov[: u.k, : u.k], given.cov[: u.k, u.k :], given.cov_v, rows)
+        return smooth, given, blocks, where
+
+    def fit(self, rank: int | None) -> Fit:
+        """At this rank; None : that of the factors of all columns if they hold, else of the test, and one more as long as
+        instruments contradict each other."""
+        (smooth, given, blocks, where), stated, rows = self.smoothed, self.instrumented(), self.solution.canonical.n
         if rank is None:
             rank = smooth.k if smooth.weight > 0.5 else self.solution.rank
-            more = u.to.shape[1] - len(self.tests)  # instruments
+            more = self.views[0].to.shape[1] - len(self.tests)  # instruments
             while stated is not None and 0 < rank < min(more, len(where.correlations)):
                 if not over_identification(stated, Pair.whole(where, len(self.counts), rank)).p_value < LEVEL:
                     break
