@@ -271,7 +271,7 @@ def coverage(model: rc.RCA, data: MultiView, seed: int) -> dict[str, list[int]]:
         beta = rng.normal(size=len(K))
         y = data.components[q] @ beta + rng.normal(size=len(data.X)) * np.sqrt(beta @ K @ beta)
         outcome = model.outcome(data.X, y)
-        count("coef", q, model.estimate_of(model.calibrate(outcome, component=q), outcome, q), beta)
+        count("coef", q, model.calibrate(outcome, component=q).estimate(outcome), beta)
     return dict(out)
 
 

@@ -307,7 +307,7 @@ def test_what_is_not_told_has_an_identified_set_that_holds_the_truth(untold):
         assert np.all(np.diag(found.identified[0]) >= -1e-9)  # no variance is negative
         y = data.components[q] @ np.ones(D) + noise(len(data.X))
         outcome = model.outcome(data.X, y)
-        coefficients = model.estimate_of(model.calibrate(outcome, component=q), outcome, q)
+        coefficients = model.calibrate(outcome, component=q).estimate(outcome)
         low, high = coefficients.interval(0.95)
         assert coefficients.identified is not None
         assert np.all((low <= 1) & (high >= 1)), q

@@ -143,7 +143,7 @@ class ExposureEffects(Estimator):
         data = model.fit_data(table, design=found.among(design), groups=groups, progress=progress, quiet=True)
         if not isinstance(model.solution_, PairSolution):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
-        if len(explained := model.explained_columns_):
+        if len(explained := model.fitted_.explained_columns):
             what = model.views_.describe(int(explained[0]))
             raise DataError(f"{what} is an exact function of the exposures and covariates: take it out of the views")
         levels = tuple(f"Covariate {one}." for one in design.levels())

@@ -50,7 +50,7 @@ it explains no more of y than there is. Then every coefficient fills the interva
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -109,7 +109,7 @@ class Coefficients:
     covariance: Spread
     free: float
     wanted: int
-    by: Callable[..., Estimate]
+    by: Callable[..., Estimate] = field(compare=False)
     determined: bool = True
     reduced: bool = False
     factor: float = 1.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -66,7 +66,7 @@ class Fitted:
     the views on covariates and hidden classes; classes, class_part : these classes, and what they are of both views;
     class_note : why there are none; gap_note : what was missing, and what was done about it; lost : rows' worth of freedom
     that covariates took; units : groups and weights of the rows, None where they are not at hand; weighted : whether rows are
-    counted several times; solution : in the columns of all views side by side.
+    counted several times; solution : in the columns of all views side by side; made : components that were asked for.
     """
 
     design: Design
@@ -82,6 +82,7 @@ class Fitted:
     units: RowUnits | None = None
     weighted: bool = False
     solution: Any = None
+    made: dict[Any, Component] = field(default_factory=dict)
 
     # ---- components
 
@@ -104,7 +105,7 @@ class Fitted:
     @cached_property
     def components(self) -> Parts:
         """{name: Component}, each made when it is asked for first."""
-        return Parts(self.solution.keys, {}, self._component)
+        return Parts(self.solution.keys, self.made, self._component)
 
     def _component(self, key: Any) -> Component:
         title = key if isinstance(key, str) else component_name(key)
@@ -118,10 +119,20 @@ class Fitted:
         """The names of a component's columns."""
         return self.components[self.key(component)].feature_names
 
+    def solved(self, solution: Any) -> Fitted:
+        """The same with this solution."""
+        return replace(self, solution=solution, made={})
+
     def without(self, block: int) -> Fitted:
         """Refitted without one block of rows."""
         part = None if self.class_part is None else self.class_part.without(block)
-        return replace(self, solution=self.solution.without(block), class_part=part)
+        return replace(self, class_part=part).solved(self.solution.without(block))
+
+    @property
+    def explained_columns(self) -> IntArray:
+        """Columns of the table that are exact functions of the covariates: nothing is left of them."""
+        partial, columns = self.partial, self.design.columns
+        return columns[:0] if partial is None else columns[partial.explained & (partial.variances > 0)]
 
     def notes(self) -> tuple[str, ...]:
         """What covariates that are texts were compared with, and what was missing, in sentences."""

@@ -272,7 +272,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         opened = X if isinstance(X, Moments) else self._open(X, reset=True, at_least=2)
         if isinstance(opened, Moments):
             self._set_features(opened.layout.n_columns, opened.names)
-        if design is None:
+        if design is None or isinstance(opened, Moments):  # a state names its own columns
             beside = [one for one in (y if is_column(y) else column,) if one is not None]
             opened, design = self.lay_out(opened, beside, views)
         self._check_views(design.views)
@@ -487,7 +487,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
     def _solved(self, fit: Fitted, data: Data) -> Fitted:
         solution = self._solve(data, fit)
-        return replace(fit, solution=solution, mean=self._means(fit.design.views.names, solution), lost=data.lost)
+        means = self._means(fit.design.views.names, solution)
+        return replace(fit, mean=means, lost=data.lost).solved(solution)
 
     def _keep(self, fitted: Fitted, quiet: bool) -> None:
         """The last step of a fit."""
@@ -686,10 +687,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """See :class:`Fitted`."""
         return self.fitted_.component_for_gradients(*given)
 
-    def others(self, component: object = None) -> str:
-        """See :class:`Fitted`."""
-        return self.fitted_.others(component)
-
     def leaves_open(self, component: object = None) -> bool:
         """See :class:`Fitted`."""
         return self.fitted_.leaves_open(component)
@@ -751,12 +748,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def solution_(self) -> Any:
         """What the solver returned, in the columns of all views side by side."""
         return self.fitted_.solution
-
-    @property
-    def explained_columns_(self) -> IntArray:
-        """Columns of the table that are exact functions of the covariates: nothing is left of them."""
-        partial, columns = self.fitted_.partial, self.fitted_.design.columns
-        return columns[:0] if partial is None else columns[partial.explained & (partial.variances > 0)]
 
     @property
     def n_samples_(self) -> int:

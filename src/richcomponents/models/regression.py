@@ -125,12 +125,12 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self._nothing_shared()
         if self.shared:
             return self._learn_both(model, outcome, y)
-        outcome = self._named(model.beside(outcome, self.component)[0], y)
+        outcome = self._named(model.fitted_.beside(outcome, self.component)[0], y)
         self.on_v_ = outcome.on_v
         self._along_classes = model.fitted_.class_effect(outcome)
         both = "; if y goes with V through the shared part only, say so (shared=True)"
         self._warn_of_others(outcome, both if self._may_share() else "")
-        found = model.calibrate(outcome, component=self.component, penalised=self.alpha != 0)
+        found = model.fitted_.calibrate(outcome, self.component, penalised=self.alpha != 0)
         measured, outcome = outcome, replace(outcome, y=found.outcome)
         self.alpha_ = float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, outcome)
         self.residualised_: Array | None = found.residualised
@@ -139,12 +139,12 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
             self.coef_ = found.coef
-            estimate = model.estimate_of(found, measured, self.component, grouped=grouped)
+            estimate = found.estimate(measured, grouped=grouped)
             self.coefficients_ = replace(estimate, names=self.component_.feature_names)
         else:
             self.coef_ = penalised(found.features, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
             if found.reduced and not found.determined:  # the other views as covariates are not determined either
-                left = model.residual(outcome, self.component)
+                left = model.fitted_.residual(outcome, self.component)
                 self.residualised_ = penalised(left, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean)
         return self
