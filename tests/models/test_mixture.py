@@ -234,11 +234,14 @@ def test_means_lie_between_those_of_the_residual_and_those_of_the_component(fitt
     ends = []
     for own, covariance in ((residual_of(component), safe.value), (component, full.value)):
         mixture = fit_mixture(replace(MixtureCumulants.of(own), covariance=covariance), 3, rng)
-        ends.append(mixture.means[match_centres(mixture.means, model.means_ - component.mean)[0]])
+        means = mixture.means[match_centres(mixture.means, model.means_ - component.mean)[0]]
+        ends.append(means - model.weights_ @ means)
     low, change = ends[0], ends[1] - ends[0]
     share = np.sum((model.means_ - component.mean - low) * change) / np.sum(change**2)
     np.testing.assert_allclose(model.means_ - component.mean, low + share * change, atol=1e-5)
     assert 0 < share <= gate
+    np.testing.assert_allclose(model.weights_ @ model.means_, component.mean, atol=1e-12)
+    assert np.all(np.diff(model.weights_) <= 0)
 
 
 def test_a_component_is_taken_as_it_is_and_models_pickle(fitted):

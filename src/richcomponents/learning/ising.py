@@ -435,9 +435,8 @@ class Target:
 
             def loss(theta: Array) -> tuple[float, Array]:
                 log_z, pairs = model.log_partition(theta)
-                return log_z - float(goal @ theta) + self.ridge / 2 * float(
-                    theta @ theta
-                ), pairs - goal + self.ridge * theta
+                slope = pairs - goal + self.ridge * theta
+                return log_z - float((goal - self.ridge / 2 * theta) @ theta), slope
 
             return bounded_minimum(loss, start)
         root = self.ridge**0.5

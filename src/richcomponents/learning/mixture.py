@@ -45,9 +45,11 @@ class Mixture:
     objective: float = float("nan")
 
     def at(self, parameters: Array) -> tuple[Mixture, IntArray]:
-        """One with other means, weights and sigma2, side by side (k d + k + 1,), weights decreasing; and their places there."""
+        """One with other means, which are centred again, weights and sigma2, side by side (k d + k + 1,), weights decreasing;
+        and their places there."""
         k, d = self.means.shape
         means, weights = parameters[: k * d].reshape(k, d), parameters[k * d : -1]
+        means = means - weights @ means
         order = np.argsort(-weights, kind="stable")
         places = np.concatenate([(order[:, None] * d + np.arange(d)).ravel(), k * d + order, [k * d + k]])
         return replace(self, means=means[order], weights=weights[order], sigma2=float(parameters[-1])), places
