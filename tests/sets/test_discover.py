@@ -12,7 +12,7 @@ from richcomponents.algebra.arrays import power
 from richcomponents.components.sets import SetSystem
 from richcomponents.moments import Moments
 from richcomponents.sets.discover import _Search, _signs, discover_sets, most_directions, sign_flip
-from richcomponents.sets.evidence import SetEvidence, leading, shared_directions
+from richcomponents.sets.evidence import SetEvidence, shared_frame
 from richcomponents.simulated_views import make_views
 from tests.sets.population import Population
 
@@ -128,7 +128,7 @@ COMMON = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "ab
 
 def test_what_is_there_explains_exact_cumulants_and_less_does_not():
     population = Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)
-    search = _Search.of(copies(population), COMMON, 0.01, 0, {})
+    search = _Search(copies(population), COMMON, 0.01, 0, {})
     for q in search.tested:
         entries = search._entries_about(q)
         for r in range(3):
@@ -140,7 +140,7 @@ def test_what_is_there_explains_exact_cumulants_and_less_does_not():
 
 def test_values_are_free_of_the_error_of_the_fit():
     population = Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)
-    search = _Search.of(copies(population), COMMON, 0.01, 0, {})
+    search = _Search(copies(population), COMMON, 0.01, 0, {})
     search.ranks["a", "b", "c"] = 2
     entries = search._entries_about(("a", "b"))
     fit = search._fit(entries, {**search.ranks, ("a", "b"): 2})
@@ -183,10 +183,10 @@ def test_shared_directions_are_those_of_the_loadings():
     rng = np.random.default_rng(0)
     C, D = rng.normal(size=(4, 2)), rng.normal(size=(3, 2))
     covariance = np.block([[C @ C.T + np.diag([1, 2, 3, 4.0]), C @ D.T], [D @ C.T, D @ D.T + np.eye(3)]])
-    frame, rank = shared_directions(covariance, np.arange(4), 1e6, 0.01)
-    assert rank == 2
-    np.testing.assert_allclose(leading(frame, 2).back @ leading(frame, 2).to @ C, C, atol=1e-6)  # nothing of it is lost
-    assert np.abs(frame.to[2:] @ C).max() < 1e-6
+    frame = shared_frame(covariance, np.arange(4), 1e6, 0.01)
+    assert frame.to.shape == (2, 4)
+    np.testing.assert_allclose(frame.back @ frame.to @ C, C, atol=1e-6)  # nothing of it is lost
+    assert shared_frame(covariance, np.arange(4), 1e6, 0.01, least=3).to.shape == (3, 4)
 
 
 LABS = {("a", "b", "c"): "labs", ("a",): "gaussian", ("b",): "uniform", ("c",): "gaussian"}
@@ -217,7 +217,7 @@ def test_ranks_are_decided_within_the_directions_that_views_share(seed, options)
 
 def test_a_missed_direction_of_three_views_is_not_three_pairs():
     data = make_views(3000, 3, 3, sets=STRONG, kinds=LABS, ranks={tuple("abc"): 1}, random_state=1)
-    search = _Search.of(white_evidence(data), SetSystem.all("abc"), 0.01, 0, {})
+    search = _Search(white_evidence(data), SetSystem.all("abc"), 0.01, 0, {})
     search.current = search.current.without(tuple("abc"))
     search.ranks = {("a", "b"): 1, ("a", "c"): 1, ("b", "c"): 1}
     search.reconsider(set())
@@ -238,7 +238,7 @@ def test_a_pair_that_shares_all_columns_with_a_common_part_is_no_other_pair(seed
 
 def test_a_missed_pair_is_not_two_others():
     evidence = white_evidence(make_views(2000, 3, 3, sets=PAIRED, random_state=5))
-    search = _Search.of(evidence, SetSystem.all("abc"), 0.01, 0, {})
+    search = _Search(evidence, SetSystem.all("abc"), 0.01, 0, {})
     search.current = search.current.without(("a", "b"))
     search.ranks = {("a", "b", "c"): 3, ("a", "c"): 3, ("b", "c"): 3}
     search.reconsider(set())
@@ -247,7 +247,7 @@ def test_a_missed_pair_is_not_two_others():
 
 def test_two_pairs_are_no_direction_of_three_views():
     """It would show in the covariance of the third pair."""
-    search = _Search.of(copies(Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)), COMMON, 0.01, 0, {})
+    search = _Search(copies(Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)), COMMON, 0.01, 0, {})
     search.ranks = {("a", "b"): 1, ("b", "c"): 1}
     assert search._inside(tuple("abc")) == []
     search.ranks["a", "c"] = 1
@@ -259,7 +259,7 @@ MIXED = [("a", "b", "c"), ("a", "c"), ("b", "c"), ("a",), ("b",), ("c",)]
 
 def test_a_set_that_was_just_missed_takes_the_place_of_one_inside_it():
     evidence = white_evidence(make_views(3000, 3, 3, sets=MIXED, random_state=4))
-    search = _Search.of(evidence, SetSystem.all("abc"), 0.01, 0, {})
+    search = _Search(evidence, SetSystem.all("abc"), 0.01, 0, {})
     search.current = search.current.without(tuple("abc"))
     search.ranks = {("a", "b"): 3, ("a", "c"): 3, ("b", "c"): 3}
     search.reconsider({tuple("abc")})

@@ -24,7 +24,7 @@ from richcomponents.pair.canonical import canonical
 from richcomponents.pair.solution import PairSolution, solve_pair
 from richcomponents.plots import GREY, new_figure
 from richcomponents.sets.discover import SetTest
-from richcomponents.sets.evidence import leading, shared_directions
+from richcomponents.sets.evidence import shared_frame
 from richcomponents.sets.problem import by_subset, is_contrastive, named_transformations, settle
 from richcomponents.sets.solution import SetSolution, component_name
 from richcomponents.text import counted, in_line, listed, page
@@ -341,8 +341,7 @@ def _shared_space(space: SearchSpace, least: Mapping[str, int]) -> SearchSpace:
         own = np.arange(ends[i], ends[i + 1])
         shared = LinearMap.identity(len(own))
         if few or len(frame.to) < len(frame.back):
-            whole, rank = shared_directions(C, own, second.n - data.lost, _SHARED)
-            shared = leading(whole, max(rank, least[view])) if rank < len(own) else shared
+            shared = shared_frame(C, own, second.n - data.lost, _SHARED, least[view])
         inner.append(shared.to.T)
         frames[view] = LinearMap(shared.to @ frame.to, frame.back @ shared.back)
     if all(len(part) == part.shape[1] for part in inner):

@@ -18,7 +18,7 @@ its parameters: the fit gains two and a half times what BIC asks for, in units o
 A component that is there is given all directions that second moments allow: one that it lacks would be taken for others', while
 one too many costs little. Only where they say that there are fewer than columns are directions tested one by one.
 
-All this in the directions that each view shares with the others (:func:`.evidence.shared_directions`), where there are few
+All this in the directions that each view shares with the others (:func:`.evidence.shared_frame`), where there are few
 entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all components that both views share.
 """
 
@@ -31,6 +31,7 @@ from itertools import combinations
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_size
+from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.kernel import MAX_ORDER
@@ -47,16 +48,12 @@ from richcomponents.storage import storable
 from richcomponents.text import p_text, p_value
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
-_FURTHER = (
-    0.05  # level of the tests for more directions of a component that is there, and for one that may have been missed
-)
-_MORE, _BESIDE = (
+_FURTHER = 0.05  # level of tests for more directions of a component that is there, or for one that may have been missed
+_ASKED = (
     0.5,
     2.5,
-)  # of BIC's penalty, what must be gained: by further directions of a set, and beside larger sets
-_RIDGE = 1e-12  # of the curvature, where entries do not tell a parameter
+)  # of BIC's penalty, what further directions of a set must gain, and what a set must inside larger ones
 _NONE = np.zeros(0, dtype=np.int64)
-_LARGEST = 3e7  # entries times parameters of the fit of supersets
 
 
 @storable
@@ -113,7 +110,7 @@ def discover_sets(
 
     Raises DataError where the blocks are too few for any component to be kept, however strong.
     """
-    search = _Search.of(evidence, system, alpha, random_state, pairs or {}, higher)
+    search = _Search(evidence, system, alpha, random_state, pairs or {}, higher)
     verdicts = {}
     for q in search.tested:
         verdicts[q] = search.decide(q, 0, (given or {}).get(q))
@@ -151,7 +148,7 @@ def choose_ranks(
         if q in given or most == most_directions(system, q, columns):
             ranks[q] = min(given.get(q, most), max(shared[view] for view in q))
             continue
-        search = search or _Search.of(evidence(), system, 1.0, random_state, pairs, evidence)
+        search = search or _Search(evidence(), system, 1.0, random_state, pairs, evidence)
         search.ranks = ranks
         try:
             search.decide(q, 1)
@@ -222,34 +219,21 @@ class _Search:
         self,
         evidence: SetEvidence,
         system: SetSystem,
-        signs: Array,
-        level: float,
-        pairs: Mapping[frozenset[str], float],
-        higher: Callable[[int], SetEvidence] | None,
-    ) -> None:
-        self.evidence, self.current, self.signs, self.level, self.pairs = evidence, system, signs, level, pairs
-        self.higher = higher
-        self.width = {view: len(columns) for view, columns in evidence.columns.items()}
-        self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
-        self.tested = [q for q in system.order if len(q) > 1]
-        self.ranks: dict[Subset, int] = {}
-
-    @classmethod
-    def of(
-        cls,
-        evidence: SetEvidence,
-        system: SetSystem,
         alpha: float,
         random_state: int | None,
         pairs: Mapping[frozenset[str], float],
         higher: Callable[[int], SetEvidence] | None = None,
-    ) -> _Search:
-        sets = max(sum(len(q) > 1 for q in system), 1)
-        level, orders, blocks = alpha / sets, len(evidence.orders), len(evidence.share)
-        signs = _signs(blocks, orders / level, random_state)
-        if orders / (1 + len(signs)) > level:
-            raise DataError(_too_few(blocks, orders, len(signs), alpha, sets))
-        return cls(evidence, system, signs, level, pairs, higher)
+    ) -> None:
+        sets, orders, blocks = max(sum(len(q) > 1 for q in system), 1), len(evidence.orders), len(evidence.share)
+        self.level = alpha / sets
+        self.signs = _signs(blocks, orders / self.level, random_state)
+        if orders / (1 + len(self.signs)) > self.level:
+            raise DataError(_too_few(blocks, orders, len(self.signs), alpha, sets))
+        self.evidence, self.current, self.pairs, self.higher = evidence, system, pairs, higher
+        self.width = {view: len(columns) for view, columns in evidence.columns.items()}
+        self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
+        self.tested = [q for q in system.order if len(q) > 1]
+        self.ranks: dict[Subset, int] = {}
 
     def decide(self, q: Subset, least: int, given: int | None = None) -> SetTest:
         """Directions are added, from `least` on, until those that are there explain what is seen."""
@@ -257,11 +241,9 @@ class _Search:
         most = most_directions(self.current, q, self.width, self.ranks, self.pairs)
         entries = self._entries_about(q)
         by_order: dict[int, float] = {}
-        told = most < most_directions(
-            self.current, q, self.width
-        )  # second moments say that there are fewer than columns
+        fewer = most < most_directions(self.current, q, self.width)  # than columns, second moments say
         beside = any(set(q) < set(s) for s in self.ranks)
-        asked = self._penalty * (_BESIDE if beside else _MORE)
+        asked = self._penalty * _ASKED[beside]
         r, by_rank, gains = least, {}, {}
         here = self._fit(entries, {**self.ranks, q: r})
         while r < most:
@@ -274,7 +256,7 @@ class _Search:
             if by_rank[r] > (max(self.level, _FURTHER) if r else self.level) or not worth:
                 break
             r, here = r + 1, more
-            if given is not None or not told:
+            if given is not None or not fewer:
                 r = most if given is None else min(given, max(self.width[view] for view in q))
                 break
         self._settle(q, r)
@@ -315,7 +297,7 @@ class _Search:
         model = JointModel(
             system, evidence.columns, ranks, evidence.orders, np.eye(evidence.p), chosen, scale, free_second=True
         )
-        if model.size * sum(map(len, chosen.values())) > _LARGEST:
+        if model.size * sum(map(len, chosen.values())) > MEMORY_LIMIT // 128:
             raise CapacityError(
                 f"discover=True refits large problems too often ({evidence.p} columns): reduce each view to its leading "
                 "principal components first, or name the sets (sets=)"
@@ -368,13 +350,15 @@ class _Search:
         starts = ends[:-1] + [len(fitted[t]) for t in evidence.orders]
         told = np.concatenate([np.arange(a, b) for a, b in zip(ends, starts, strict=False)])
         values, vectors = np.linalg.eigh(slope[told].T @ slope[told])
-        root = vectors / np.sqrt(np.maximum(values, 0.0) + _RIDGE * max(values[-1], 1.0))  # H^(-1/2)
+        root = vectors / np.sqrt(
+            np.maximum(values, 0.0) + 1e-12 * max(values[-1], 1.0)
+        )  # H^(-1/2), rounding where F tells nothing
         moved = left[:, told] @ (slope[told] @ root)
         out = {}
         for i, t in enumerate(evidence.orders):
             part = slice(starts[i], ends[i + 1])
             basis, sizes, _ = np.linalg.svd(slope[part] @ root, full_matrices=False)  # M = I + basis sizes^2 basis'
-            if tested[t].size > np.sum(sizes > 0.01 / np.sqrt(_RIDGE)):  # else nothing is left to be tested
+            if tested[t].size > np.sum(sizes > 1e4):  # else nothing is left to be tested
                 pseudo = left[:, part] - moved @ (slope[part] @ root).T
                 out[t] = weight * (pseudo - (pseudo @ basis * (1 - 1 / np.sqrt(1 + sizes**2))) @ basis.T)
         return out
@@ -435,7 +419,7 @@ class _Search:
     def _with(self, q: Subset) -> SetSystem:
         return self.current if q in self.current else SetSystem(self.current.views, (*self.current.members, q))
 
-    def _taken(self, to: Subset, choices: list[dict[Subset, int]], asked: float = _BESIDE) -> bool:
+    def _taken(self, to: Subset, choices: list[dict[Subset, int]], asked: float = _ASKED[1]) -> bool:
         """Whether one of the choices of ranks, with the set `to` or more of it, is better than what there is: it is taken.
         asked : of a parameter, in units of BIC's penalty."""
         system = self._with(to)

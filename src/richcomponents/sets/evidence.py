@@ -93,28 +93,19 @@ class WhiteViews:
             )
 
 
-def shared_directions(covariance: Array, own: IntArray, n: float, alpha: float) -> tuple[LinearMap, int]:
-    """Canonical coordinates of some columns beside all others, and how many of them are shared beyond chance.
+def shared_frame(covariance: Array, own: IntArray, n: float, alpha: float, least: int = 0) -> LinearMap:
+    """The directions of a view that it shares with all others beyond chance; all of them where it seems to share none.
 
-    covariance : of all columns; own : those of the view; n : independent rows behind it; alpha : level of the test.
+    covariance : of all columns; own : those of the view; n : independent rows behind it; alpha : level of the test; least : at
+    least so many directions, if any.
 
     Exactly so many directions of the view carry anything of components that it shares (unless their covariances cancel): the
     canonical directions are Cov(U)^-1 times their loadings, and what is orthogonal to these has none of them.
     """
     rest = np.setdiff1d(np.arange(len(covariance)), own)
     pair = canonical(covariance[np.ix_(own, own)], covariance[np.ix_(own, rest)], covariance[np.ix_(rest, rest)], n)
-    return LinearMap(pair.x_from_u, pair.u_from_x), choose_rank(pair, alpha)
-
-
-def shared_frame(covariance: Array, own: IntArray, n: float, alpha: float) -> LinearMap:
-    """The directions of a view that it shares with the others; all of them where it seems to share none."""
-    frame, rank = shared_directions(covariance, own, n, alpha)
-    return leading(frame, rank) if rank else LinearMap.identity(len(own))
-
-
-def leading(map: LinearMap, k: int) -> LinearMap:
-    """The first k coordinates of a map."""
-    return LinearMap(map.to[:k], map.back[:, :k])
+    k = max(choose_rank(pair, alpha), least)
+    return LinearMap(pair.x_from_u[:k], pair.u_from_x[:, :k]) if k else LinearMap.identity(len(own))
 
 
 def pair_ranks(

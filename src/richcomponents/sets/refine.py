@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from math import factorial
@@ -91,36 +91,33 @@ def sequential(
     ranks : of the members that are wanted. A component of full rank is written in the columns of its gauge view (the identity
     there), one of lower rank in an orthonormal basis of its directions in that view.
     """
-    pass_ = _Pass(
-        evidence,
-        system,
-        gauge,
-        ranks,
-        np.arange(len(evidence.share), dtype=np.int64) if blocks is None else np.array(blocks, dtype=np.int64),
-    )
+    every = np.arange(len(evidence.share), dtype=np.int64)
+    run = _Pass(evidence, system, gauge, ranks, every if blocks is None else np.array(blocks, dtype=np.int64))
     for q in system.order:
         if q in ranks:
-            pass_.find(q)
-    return pass_.transforms
+            run.find(q)
+    return run.transforms
 
 
+@dataclass(eq=False)
 class _Pass:
-    """Memory of a sequential pass: what was found so far is subtracted from what comes next."""
+    """Memory of a sequential pass: what is estimated is subtracted from what comes next. above : the supersets of the set in
+    hand."""
 
-    def __init__(
-        self,
-        evidence: SetEvidence,
-        system: SetSystem,
-        gauge: Mapping[Subset, str],
-        ranks: Mapping[Subset, int],
-        blocks: IntArray,
-    ) -> None:
-        self.evidence, self.system, self.gauge, self.ranks, self.blocks = evidence, system, gauge, ranks, blocks
-        share = evidence.share[blocks]
-        self.share = share / share.sum()
-        self.transforms: Transforms = {}
-        self.above: tuple[Subset, ...] = ()  # the supersets of the set in hand
-        self.tensors: dict[tuple[Subset, int], Array] = {}
+    evidence: SetEvidence
+    system: SetSystem
+    gauge: Mapping[Subset, str]
+    ranks: Mapping[Subset, int]
+    blocks: IntArray
+    above: tuple[Subset, ...] = ()
+    transforms: Transforms = field(default_factory=dict)
+    tensors: dict[tuple[Subset, int], Array] = field(default_factory=dict)
+
+    @cached_property
+    def share(self) -> Array:
+        """Rows per block over all rows of these blocks."""
+        share = self.evidence.share[self.blocks]
+        return np.asarray(share / share.sum())
 
     def find(self, q: Subset) -> None:
         g = self.gauge[q]
@@ -427,12 +424,8 @@ def influence_covariance(
     return np.asarray(square / n - np.outer(mean, mean))
 
 
-_LARGEST = 8e6  # entries times parameters up to which derivatives are held in a matrix
-_HALVES = 4  # starts from half of the blocks: the landscape has several minima
 _HOPS = (0.15, 0.3, 0.5) * 3  # disturbances of loadings, over their size, where order four does not suffice
-_SAME = 1.0  # minima of f closer than this, in units of noise, are the same
-_ROWS = 20_000  # enough for the covariance of a thousand cumulants
-_MOST_ENTRIES = 2500  # cumulants whose full covariance is used as weight
+_ROWS = 20_000  # enough for the covariance of a thousand cumulants; of an eighth as many it is used as weight
 _SHRINK = 0.2  # of that covariance, towards its diagonal
 
 
@@ -507,14 +500,14 @@ def fit_joint(
         # noise of order four can outweigh covariances that are far above theirs: a minimum that leaves those is no candidate
         fails = misfit(evidence, system, model.split(found.x).loadings)[1].finding == Verdict.CONTRADICTED
         fits = sorted([*fits, (fails, found.value, found)], key=lambda one: one[:2])
-        if len(fits) > 1 and not fits[1][0] and fits[1][1] - fits[0][1] < _SAME:
+        if len(fits) > 1 and not fits[1][0] and fits[1][1] - fits[0][1] < 1.0:  # one unit of noise: the same minimum
             break
     lowest_fit = fits[0][2]
     rows_tell = evidence.order <= 4  # the highest order of influence functions
     if not rows_tell:
         lowest_fit = _lower_minimum(model, lowest_fit, data, random_state)
     best = levenberg_marquardt(model, lowest_fit.x, data, iterations=200)
-    if rows_tell and len(data) <= min(_MOST_ENTRIES, evidence.n // 4):  # else their covariance is mostly noise
+    if rows_tell and len(data) <= min(_ROWS // 8, evidence.n // 4):  # else their covariance is mostly noise
         rows = sample(max(1, evidence.n // _ROWS))
         if rows is not None:
             best = polished(model, best, data, evidence, *rows)
@@ -555,12 +548,13 @@ def _starts(
         yield find_linear(
             evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0
         ).transforms
-    for _ in range(_HALVES):
+    for _ in range(4):  # of half of the blocks: the landscape has several minima
         yield sequential(evidence, system, gauge, ranks, rng.permutation(n_blocks)[: n_blocks // 2].tolist())
 
 
 def _is_large(model: JointModel) -> bool:
-    return model.size * sum(map(len, model.entries.values())) > _LARGEST
+    """Whether its derivatives are too many for a matrix: eight bytes each."""
+    return model.size * sum(map(len, model.entries.values())) > MEMORY_LIMIT // 512
 
 
 def refit(

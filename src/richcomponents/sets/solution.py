@@ -152,15 +152,14 @@ class SetSolution:
     columns; source : of cumulants of the white columns; relative_errors : {(view, Q): approximate standard error of A over its
     size}, none of large problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of
     discovery, None without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were
-    looked at, its own}, of wide views; independent : how many independent rows the samples are worth; units : different rows,
-    where they are few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were
+    looked at, its own}, of wide views; independent_rows : how many the samples are worth; units : different rows, where they
+    are few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were
     given; misfit : of covariances between views, None for the paper's method.
     """
 
     fitted: SetFit
     gauge: Mapping[Subset, str]
     ranks: Mapping[Subset, int]
-    order: int
     white: WhiteViews
     source: CumulantSource
     relative_errors: Mapping[tuple[str, Subset], float] | None
@@ -168,7 +167,7 @@ class SetSolution:
     verdicts: Mapping[Subset, SetTest] | None
     mean: Array
     beyond: Mapping[str, Factored]
-    independent: float
+    independent_rows: float
     units: int | None
     grouped: bool
     known: Known = field(default_factory=dict)
@@ -201,10 +200,6 @@ class SetSolution:
     def blocks(self) -> list[int]:
         """Statistical blocks that hold rows."""
         return self.source.blocks
-
-    @property
-    def independent_rows(self) -> float:
-        return self.independent
 
     # ---- in the user's units
 
@@ -307,7 +302,7 @@ class SetSolution:
     def _check_mean(self, view: str, left: Array, given: Array) -> None:
         """Refuse a known mean of a view's own component that is far from what known means of others leave for it."""
         away = self.white.frames[view].to @ (left - given)
-        if np.sqrt(np.mean(away**2) * self.independent) > _FAR:
+        if np.sqrt(np.mean(away**2) * self.independent_rows) > _FAR:
             others = ", ".join(component_name(q) for q in self.system if view in q and len(q) > 1)
             raise DataError(
                 f"the known means contradict the mean of view {view!r}: after those of {others} it leaves "
@@ -514,7 +509,9 @@ class SetSolution:
         """The map to the simple prediction of a component (learning/coefficients)."""
         columns, own = self.white.columns, self.gauge[key]
         partners = home(columns, [view for view in key if view != own])
-        return simple_map(covariance, columns[own], partners, self._outside(key), self.ranks[key], self.independent)
+        return simple_map(
+            covariance, columns[own], partners, self._outside(key), self.ranks[key], self.independent_rows
+        )
 
     def _all_columns(self, key: Subset) -> bool:
         """Whether it is a wide view's own component: an outcome on it is regressed on every column."""
@@ -610,7 +607,7 @@ class SetSolution:
         coef = np.asarray(inverse @ (inverse.T @ (features.T @ (weight * target) / counted)))
         coef = coef if outcome.log_odds is None else outcome.log_odds.coef
         left, wanted = target - features @ coef, self._wanted(key)[0] + outcome.covariates
-        degrees = self.independent - wanted - 1
+        degrees = self.independent_rows - wanted - 1
         noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
         loads = self._loading(key)
         inside = np.linalg.pinv(symmetric(loads.T @ self.fitted.inverse @ loads), hermitian=True)
