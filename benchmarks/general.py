@@ -26,7 +26,7 @@ from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.moments import Moments
-from richcomponents.paper.general import compute_cumulant, find_linear
+from richcomponents.paper.general import cumulant_of_component, linear_of_cumulants
 from richcomponents.sets.problem import SetProblem
 from richcomponents.simulated_views import MultiView, make_views
 from rows import Job, Row, by_case
@@ -337,12 +337,12 @@ def exact_errors(system: SetSystem, d: int, seed: int) -> dict[str, float]:
         rows = (rows[:, None] + wide[None]).reshape(-1, rows.shape[1])
     cumulants = Cumulants(Moments.of(rows, 5, n_blocks=1), unbiased=False)
     gauge = {q: q[0] for q in system}
-    linear = find_linear(cumulants, columns, system, order=system.L + 1, gauge=gauge)
+    linear = linear_of_cumulants(cumulants, columns, system, order=system.L + 1, gauge=gauge)
     worst = {"A": max(relative(linear.transforms[key], A) for key, A in truth.items())}
     for t in range(system.L, 6):
         worst[f"k{t}"] = max(
             relative(
-                compute_cumulant(cumulants, columns, system, linear, gauge, q, t),
+                cumulant_of_component(cumulants, columns, linear, q, t),
                 rc.cumulant(points[q], t, unbiased=False),
             )
             for q in system

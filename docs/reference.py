@@ -22,6 +22,7 @@ GROUPS = {  # title: (what it says, the rooms whose names it holds)
     "Models of your own": ("Any likelihood, from the moments of a component.", ["learning"]),
     "Results": ("What the models answer.", ["components", "results"]),
     "Tables, files, pages": ("What goes in, what comes out.", ["data", "storage", "report"]),
+    "The paper, literally": ("Its equations and algorithms on tables U and V.", ["paper"]),
     "Cumulants and moments": ("Unbiased, in one pass, mergeable.", ["moments", "cumulants", "algebra"]),
     "The simple methods": ("For comparison: the same inputs, the same output.", ["baselines"]),
     "Data with known truth": ("To try things on.", ["datasets", "simulated_views"]),

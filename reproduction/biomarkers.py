@@ -26,7 +26,7 @@ import pandas as pd
 from reproduction.settings import Array, Settings
 from richcomponents import ComponentLogisticRegression, ContrastiveRCA, DataError, baselines
 from richcomponents.datasets import add_hidden_labs, load_biomarkers
-from richcomponents.paper.experiments import contrastive_logistic, extract
+from richcomponents.paper import contrastive_logistic, extract
 from rows import Job, Row, settings_of
 
 EMBEDDED = "breast cancer (controls permuted)"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from reproduction.descents import exact_ising, exact_logistic, taylor_ising
 from reproduction.settings import Array, Settings
 from richcomponents import (
     ComponentGaussianMixture,
@@ -22,7 +23,7 @@ from richcomponents import (
     baselines,
 )
 from richcomponents.datasets import make_contrastive
-from richcomponents.paper.experiments import (
+from richcomponents.paper import (
     Extraction,
     contrastive_ising,
     contrastive_logistic,
@@ -30,12 +31,10 @@ from richcomponents.paper.experiments import (
     contrastive_pca,
     contrastive_regression,
     extract,
-    mixing_of_rows,
+    mixing_matrix,
     true_samples,
 )
-from richcomponents.paper.gradient import LogisticLikelihood, exact_sgd, polynomial_sgd
-from richcomponents.paper.ising import exact_sgd as exact_ising_sgd
-from richcomponents.paper.ising import taylor_sgd
+from richcomponents.paper.gradient import LogisticLikelihood, polynomial_sgd
 from richcomponents.paper.steps import SGDResult
 from rows import Job, Row, settings_of
 
@@ -153,7 +152,7 @@ def _logistic_steps(rca: ContrastiveRCA | None, problem: Problem, **options: Any
     assert problem.y is not None
     y, alpha = problem.y.astype(float), ComponentLogisticRegression().alpha
     if rca is None:
-        path, frame = exact_sgd(problem.S1 - problem.S1.mean(axis=0), y, alpha, **options)
+        path, frame = exact_logistic(problem.S1 - problem.S1.mean(axis=0), y, alpha, **options)
         return frame.coefficients(path.trajectory)[1]
     part, residual = rca.component_on_rows(problem.X), rca.residual(problem.X)
     likelihood = LogisticLikelihood.of(part, np.zeros(len(part.mean)), 0.0, alpha=alpha, fit_intercept=False)
@@ -163,9 +162,9 @@ def _logistic_steps(rca: ContrastiveRCA | None, problem: Problem, **options: Any
 def _ising_steps(edges: Any, rca: ContrastiveRCA | None, problem: Problem, **options: int) -> Array:
     ridge = ComponentIsing().alpha / len(problem.X)
     if rca is None:
-        return exact_ising_sgd(problem.S1, edges, ridge, **options).trajectory
+        return exact_ising(problem.S1, edges, ridge, **options).trajectory
     rows = rca.predict_component(problem.X, "S1")
-    return taylor_sgd(rows, rca.components_["S1"], edges, ridge, **options).trajectory
+    return taylor_ising(rows, rca.components_["S1"], edges, ridge, **options).trajectory
 
 
 # ---- what is learned in each setting, and its error
@@ -251,7 +250,7 @@ def _mixing_error(data: Any, method: str) -> float:
         case "rca":
             A = ContrastiveRCA(views=data.U.shape[1]).fit(data.X).A_
         case "paper":
-            A = mixing_of_rows(data.U, data.V)
+            A = mixing_matrix(data.U, data.V)
         case "regression":  # of V on U
             u, v = data.U - data.U.mean(axis=0), data.V - data.V.mean(axis=0)
             A = np.linalg.lstsq(u, v, rcond=None)[0].T

@@ -1,6 +1,6 @@
 """The public names, in one place; `richcomponents` hands them out when they are first used."""
 
-from richcomponents import baselines, datasets
+from richcomponents import baselines, datasets, paper
 from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
 from richcomponents.components import Component
 from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
@@ -76,6 +76,7 @@ __all__ = [
     "load",
     "moments_to_cumulants",
     "open_source",
+    "paper",
     "projected_cumulant",
     "write_report",
 ]

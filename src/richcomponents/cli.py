@@ -137,6 +137,8 @@ _rank = (
     "Shared directions of two views: auto, full, or a number. Of more views those of some components, a+b=1,a+b+c=2."
 )
 Rank = Annotated[str, _fit("RANK", _rank)]
+_method = "efficient, or paper: the formulas of Ge and Zou, with no protection."
+Method = Annotated[str, _fit("NAME", _method)]
 _order = "Highest order of the cumulants, 3 to 6. All subsets of four views take 5, of five views 6."
 Order = Annotated[int, _fit("K", _order, min=3, max=6)]
 _missing = "Rows with missing values: drop leaves them out, available uses what is there, error refuses them."
@@ -185,6 +187,7 @@ def fit(
     positive: Positive = None,
     model: Annotated[str, _fit("NAME", _models)] = "auto",
     component: Component = None,
+    method: Method = "efficient",
     covariates: Covariates = None,
     groups: Groups = None,
     key: Key = None,
@@ -206,8 +209,8 @@ def fit(
         raise ValueError("--coefficients are those of a model: name one with --model, or an outcome with --target")
     result = _fitted(
         data, views, sets=sets, discover=discover, target=target, positive=positive, model=model, component=component,
-        covariates=covariates, groups=groups, key=key, rank=rank, order=order, components=components, missing=missing,
-        header=header, seed=seed,
+        method=method, covariates=covariates, groups=groups, key=key, rank=rank, order=order, components=components,
+        missing=missing, header=header, seed=seed,
     )  # fmt: skip
     _write(result, save, report, f"Rich component analysis of {_names(data)}")
     if coefficients is not None:

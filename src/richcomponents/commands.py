@@ -68,6 +68,7 @@ class FitRequest:
     discover: bool = False
     target: str | None = None
     model: str = "auto"
+    method: str = "efficient"
     component: str | None = None
     components: int | None = None
     exposure: str = ""
@@ -248,7 +249,7 @@ def _options(request: FitRequest, views: dict[str, Any], covariates: list[Any]) 
     """Those that all RCAs take."""
     missing = "available" if request.missing == "available" else "error"  # what is left of gaps when rows were selected
     told = {"views": views, "covariates": covariates or None, "missing": missing}
-    return {**told, "order": request.order, "random_state": request.seed}
+    return {**told, "method": request.method, "order": request.order, "random_state": request.seed}
 
 
 def _ranks(rank: str) -> dict[Any, int] | None:
@@ -279,18 +280,19 @@ def _model(request: FitRequest, chosen: Selection, rca: Any) -> tuple[Any, Any]:
     if _is_general(request, chosen.views):
         component = (next(iter(chosen.views)),) if component is None else tuple(component.split("+"))
     of: dict[str, Any] = {"rca": rca, "component": component or "S1"}
+    paper: dict[str, Any] = {"method": "paper"} if request.method == "paper" else {}
     if kind == "pca":
         return ComponentPCA(request.components or 1, **of), None
     if kind == "mixture":
-        return ComponentGaussianMixture(request.components or "auto", random_state=request.seed, **of), None
+        return ComponentGaussianMixture(request.components or "auto", random_state=request.seed, **of, **paper), None
     if kind == "ising":
-        return ComponentIsing(random_state=request.seed, **of), None
+        return ComponentIsing(random_state=request.seed, **of, **paper), None
     if kind == "regression":
         return ComponentRegression(**of), y
     if kind == "logistic":
         assert y is not None
         labels = y.astype(np.int64) if y.dtype.kind == "f" and np.all(y == np.round(y)) else y.astype(np.str_)
-        return ComponentLogisticRegression(positive=request.positive, **of), labels
+        return ComponentLogisticRegression(positive=request.positive, **of, **paper), labels
     if kind in _GLMS:
         assert y is not None
         numbers = y.dtype.kind == "f" and np.all(y == np.round(y))

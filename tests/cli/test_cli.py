@@ -410,3 +410,13 @@ def test_results_come_out_as_tables(capsys, tmp_path):
         assert code == 1
         assert message in err
         assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("target", [[], ["--target", "y"]])
+def test_method_of_the_paper(capsys, table, target, tmp_path):
+    page = tmp_path / "page.html"
+    code, out, _ = run(capsys, "fit", table, *VIEWS, "--method", "paper", "--report", page, *target)
+    assert code == 0
+    assert "not checked" in out
+    assert "nan" not in out
+    assert page.exists()

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from reproduction.descents import composite_likelihood, exact_ising, taylor_ising
 from scipy.special import logsumexp
 
 from richcomponents import ContrastiveRCA, baselines
@@ -28,7 +29,7 @@ from richcomponents.learning.ising import (
 )
 from richcomponents.learning.mixture import residual_of
 from richcomponents.models.ising import ComponentIsing
-from richcomponents.paper.ising import composite_likelihood, exact_sgd, fit_taylor, taylor_sgd
+from richcomponents.paper.ising import fit_taylor
 
 GRID = grid_edges(3, 4)
 TREE = np.array([[0, 1], [1, 2], [1, 3], [5, 4]])
@@ -389,13 +390,13 @@ def test_true_spins(views):
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 def test_mini_batches_end_at_the_minimum(views):
     edges, _, S1, X = views
-    path = exact_sgd(S1, edges, 1e-3, n_steps=600)
+    path = exact_ising(S1, edges, 1e-3, n_steps=600)
     assert path.trajectory.shape == (601, len(edges))
     assert np.abs(composite_likelihood(S1, edges, path.theta)[1] + 1e-3 * path.theta).max() < 0.05
     rca = ContrastiveRCA(views=9).fit(X)
     part = rca.components_["S1"]
     best = fit_taylor(part, edges, 1e-3)
-    path = taylor_sgd(rca.predict_component(X, "S1"), part, edges, 1e-3, n_steps=600)
+    path = taylor_ising(rca.predict_component(X, "S1"), part, edges, 1e-3, n_steps=600)
     assert np.abs(path.theta - best).max() < 0.05
     fitted = ComponentIsing(edges=edges, method="paper", alpha=3.0, rca=ContrastiveRCA(views=9)).fit(X)
     np.testing.assert_allclose(fitted.coef_, best, atol=1e-5)

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from reproduction.descents import exact_logistic
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -28,7 +29,6 @@ from richcomponents.paper.gradient import (
     INTERVAL,
     MAX_VARIANCE,
     LogisticLikelihood,
-    exact_sgd,
     fit_polynomial,
     polynomial_sgd,
     sigmoid_series,
@@ -341,7 +341,7 @@ def test_steps_on_true_samples(data, intercept):
     fixed = ComponentLogisticRegression(fit_intercept=intercept).fit_clean(S, data.y)
     centred = S - S.mean(axis=0) if intercept else S
     for options, atol in (({"n_steps": 3000}, 0.1), ({"batch_size": 4000}, 1e-3)):
-        path, frame = exact_sgd(centred, y, 1e-3, fit_intercept=intercept, **options)
+        path, frame = exact_logistic(centred, y, 1e-3, fit_intercept=intercept, **options)
         last = path.theta if "n_steps" in options else path.trajectory[-1]
         np.testing.assert_allclose(frame.coefficients(last)[1], fixed.coef_[0], atol=atol)
 
@@ -354,7 +354,7 @@ def test_steps_never_diverge(batch_size):
     path = polynomial_sgd(likelihood, residual, y, batch_size=batch_size, n_steps=300)
     coef, covariance = likelihood.coefficients(path.trajectory)[1], likelihood.component.covariance
     assert np.einsum("ki,ij,kj->k", coef, covariance, coef).max() < 1.001 * MAX_VARIANCE
-    clean, _ = exact_sgd(data.S1 - data.S1.mean(axis=0), y, 0.0, batch_size=batch_size)
+    clean, _ = exact_logistic(data.S1 - data.S1.mean(axis=0), y, 0.0, batch_size=batch_size)
     assert np.isfinite(clean.theta).all()
 
 

@@ -11,10 +11,11 @@ from richcomponents.cumulants import Cumulants
 from richcomponents.paper.complexity import cumulant_bound, longest_chain, set_complexity, two_view_complexity
 from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import find_linear
-from tests.paper.population import S1, S2, S3, A, exact, state
+from tests.paper.population import S1, S2, S3, A, exact, rows, state
 from tests.sets.population import Population
 
-VIEWS = np.arange(2), np.arange(2, 5)
+Z = rows()
+VIEWS = Z[:, :2], Z[:, 2:]
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +27,8 @@ def radius():
     return max(float(np.linalg.norm(s - s.mean(axis=0), axis=1).max()) for s in (S1, S2, S3))
 
 
-def test_two_views(cumulants):
-    u, v = VIEWS
-    found = two_view_complexity(cumulants, u, v, A, radius=radius(), accuracy=0.1)
+def test_two_views():
+    found = two_view_complexity(*VIEWS, A, radius=radius(), accuracy=0.1, unbiased=False)
     k4 = np.einsum("ijkl,ai->ajkl", exact(S2, 4), A)  # k4(A S2, S2, S2, S2)
     assert found.sigma == pytest.approx(np.linalg.svd(unfold(k4), compute_uv=False)[-1])
     values = np.linalg.svd(A, compute_uv=False)
@@ -36,13 +36,13 @@ def test_two_views(cumulants):
     R, t = found.radius, 4
     N = (t * R) ** (2 * t) * found.norm_A**10 * R**16 / (found.sigma**4 * found.sigma_A**4 * 0.1**2)
     assert found.samples == pytest.approx(N)
-    finer = two_view_complexity(cumulants, u, v, A, radius=radius(), accuracy=0.05)
+    finer = two_view_complexity(*VIEWS, A, radius=radius(), accuracy=0.05, unbiased=False)
     assert finer.samples / found.samples == pytest.approx(4)
 
 
 def test_the_bound_on_the_mixing_matrix_holds(cumulants, rng):
-    u, v = VIEWS
-    found = two_view_complexity(cumulants, u, v, A, radius=radius())
+    u, v = np.arange(2), np.arange(2, 5)
+    found = two_view_complexity(*VIEWS, A, radius=radius(), unbiased=False)
     M, N = unfold(cumulants.tensor(v, u, u, u)), unfold(cumulants.tensor(v, u, u, v))
     for _ in range(20):
         noise = [rng.normal(size=X.shape) for X in (M, N)]
@@ -60,9 +60,10 @@ def test_cumulants_are_bounded_by_the_radius(points, order):
 def test_a_set_system():
     system = SetSystem.of([("a", "b"), ("a",), ("b",)], ("a", "b"))
     population = Population(system, {"a": 2, "b": 2}, order=4)
+    views = {view: population.rows[:, columns] for view, columns in population.columns.items()}
     R = max(float(np.linalg.norm(p - p.mean(axis=0), axis=1).max()) for p in population.points.values())
-    linear = find_linear(population.cumulants, population.columns, system, order=3, gauge=population.gauge)
-    found = set_complexity(population.cumulants, population.columns, system, linear, population.gauge, radius=R)
+    linear = find_linear(views, system, gauge=population.gauge, unbiased=False)
+    found = set_complexity(views, linear, radius=R, unbiased=False)
     assert (found.L, found.members, found.chain, found.order) == (2, 3, 2, 3)
     third = [np.linalg.svd(unfold(population.exact(q, 3)), compute_uv=False)[-1] for q in system]
     assert found.sigma == pytest.approx(min(third))
@@ -75,9 +76,7 @@ def test_a_set_system():
     inverted = found.norm_A**3 * (2 * R) ** 3 / (found.sigma_A**4 * found.sigma**2)
     once = 2 * inverted * found.norm_A**2 * (2 * R) ** 3 / found.sigma_A**2
     assert found.of_mixing == pytest.approx(once * 3 * found.norm_A**3 * inverted)
-    higher = set_complexity(
-        population.cumulants, population.columns, system, linear, population.gauge, radius=R, order=4
-    )
+    higher = set_complexity(views, linear, radius=R, order=4, unbiased=False)
     assert higher.log10_samples > found.log10_samples
 
 
@@ -87,12 +86,11 @@ def test_chains():
     assert longest_chain(SetSystem.all("abcd")) == 4
 
 
-def test_edges_are_infinite_or_refused_in_words(cumulants):
+def test_edges_are_infinite_or_refused_in_words():
     """A problem that is singular, or that wants no error at all, takes infinitely many samples; none takes less than one."""
-    u, v = VIEWS
 
     def found(mixing=A, **options):
-        return two_view_complexity(cumulants, u, v, mixing, **{"radius": 2.0} | options)
+        return two_view_complexity(*VIEWS, mixing, **{"radius": 2.0} | options)
 
     nothing = found(np.zeros_like(A))
     assert (nothing.sigma_A, nothing.samples, nothing.of_cumulants) == (0, np.inf, np.inf)

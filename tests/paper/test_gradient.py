@@ -6,12 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from numpy.polynomial import polynomial
 from scipy.special import expit
 
 from richcomponents.components import Component, CumulantSource
 from richcomponents.paper.contrastive import cross_terms
-from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL, LogisticLikelihood, chebyshev_gradient, sigmoid_series
+from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL, LogisticLikelihood, sigmoid_series
 from tests.paper.population import S1, A, U, V, exact, state
 
 THETA = np.array([0.2, -0.1])
@@ -33,12 +32,6 @@ def test_higher_degree_is_closer():
     z = np.linspace(-INTERVAL, INTERVAL, 101)
     gaps = [np.abs(sigmoid_series(k)(z) - expit(z)).max() for k in (1, 3, 5, 7)]
     assert all(a > b for a, b in pairwise(gaps))
-
-
-def test_the_chebyshev_gradient_equals_the_mean_over_samples(component):
-    gap = PROBABILITY - polynomial.polyval(S1 @ THETA, CHEBYSHEV)
-    found = chebyshev_gradient(component, S1.T @ PROBABILITY / len(S1), THETA)
-    np.testing.assert_allclose(found, S1.T @ gap / len(S1), atol=1e-9)
 
 
 def test_the_likelihood_climbs_the_same_gradient(component):

@@ -17,7 +17,11 @@ from richcomponents.algebra.partitions import Partition, moebius, set_partitions
 
 
 def unfold(tensor: Array) -> Array:
-    """unfold(T)[(i1..i_{t-1}), i_t] = T[i1..i_t], shape (prod of the first sizes, last size)."""
+    """unfold(T)[(i1..i_{t-1}), i_t] = T[i1..i_t], shape (prod of the first sizes, last size).
+
+    >>> unfold(np.arange(8.0).reshape(2, 2, 2)).tolist()
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
+    """
     return tensor.reshape(-1, tensor.shape[-1])
 
 

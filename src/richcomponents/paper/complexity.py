@@ -12,15 +12,16 @@ sigma_A).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, log10
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, unfold
+from richcomponents.algebra import Array, unfold
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.cumulants import Cumulants
-from richcomponents.paper.general import Columns, Gauge, Linear, compute_cumulant
+from richcomponents.cumulants import cross_cumulant
+from richcomponents.paper.general import Linear, compute_cumulant
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,13 @@ class SampleComplexity:
     of_mixing : error of the transformations, per unit of error (Frobenius) of the cumulants they come from.
     of_cumulants : the same for cumulants of order t; inf beyond floating point.
     log10_samples : decimal logarithm of the number of samples for this accuracy, inf for accuracy 0.
+
+    Examples
+    --------
+    >>> S2 = np.random.default_rng(0).exponential(size=(1000, 1))
+    >>> found = two_view_complexity(S2, S2, np.eye(1), radius=10.0)
+    >>> found.sigma_A, found.L, found.chain
+    (1.0, 2, 2)
     """
 
     sigma: float
@@ -69,7 +77,14 @@ def cumulant_bound(order: int, radius: float) -> float:
 
 
 def two_view_complexity(
-    cumulants: Cumulants, u: IntArray, v: IntArray, A: Array, *, radius: float, order: int = 4, accuracy: float = 0.1
+    U: Array,
+    V: Array,
+    A: Array,
+    *,
+    radius: float,
+    order: int = 4,
+    accuracy: float = 0.1,
+    unbiased: bool = True,
 ) -> SampleComplexity:
     """Of equations (2) and (3), Appendix B.1: exponents as in the lemma, its constants taken as one.
 
@@ -77,10 +92,17 @@ def two_view_complexity(
         |k_t^ - k_t| <= eps |A|^3 R^4 (t R)^t / (sigma_4^2 sigma_A^2) + eps_t / sigma_A,    eps_t <= (t R)^t |A| / sqrt(N),
         N = (t R)^(2t) |A|^10 R^16 / (sigma_4^4 sigma_A^4 eta^2).
 
-    u, v : columns of the views; A : (d_v, d_u). of_cumulants counts eps_t = eps.
+    U, V : samples, (n, d_u) and (n, d_v); A : (d_v, d_u). of_cumulants counts eps_t = eps.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> S2 = rng.exponential(size=(1000, 1))
+    >>> two_view_complexity(S2, S2, np.eye(1), radius=10.0).samples > 1e20
+    True
     """
     _check(order, radius, accuracy)
-    sigma = _smallest(unfold(cumulants.tensor(v, u, u, u)))
+    sigma = _smallest(unfold(cross_cumulant(V, U, U, U, unbiased=unbiased)))
     sigma_A, norm = _smallest(A), max(1.0, _largest(A))
     bound, size, inverse, inverse_A = order * _log(order * radius), _log(radius), -_log(sigma), -_log(sigma_A)
     mixing = 2 * _log(norm) + 4 * size + 2 * inverse
@@ -103,15 +125,13 @@ def two_view_complexity(
 
 
 def set_complexity(
-    cumulants: Cumulants,
-    columns: Columns,
-    system: SetSystem,
+    views: Mapping[str, Array],
     linear: Linear,
-    gauge: Gauge,
     *,
     radius: float,
     order: int | None = None,
     accuracy: float = 0.1,
+    unbiased: bool = True,
 ) -> SampleComplexity:
     """Of FindLinear and ComputeCumulant, Appendix B.2; order : t >= L, L + 1 by default.
 
@@ -123,13 +143,20 @@ def set_complexity(
     For cumulants of order t the lemma gives the exponent itself as O(q L + q t) only; it is taken as q (L + t), of the base
     p L R |A| / (sigma_A sigma_kappa), for the error per unit of eps. With eps of the order of N^(-1/2), as for two views,
     N = base^(2 q (L + t)) / eta^2: the lemma's O(.) in the exponent hides the two. The last two figures are the least certain.
+
+    Examples
+    --------
+    >>> S = np.random.default_rng(0).exponential(size=(1000, 1))
+    >>> from richcomponents.paper import find_linear
+    >>> linear = find_linear({"a": S, "b": S}, [("a", "b")])
+    >>> set_complexity({"a": S, "b": S}, linear, radius=10.0).chain
+    1
     """
-    for gone in linear.absent:
-        system = system.without(gone)
+    system = linear.system
     L, members, q = system.L, len(system), longest_chain(system)
     t = L + 1 if order is None else order
     _check(t, radius, accuracy)
-    sources = [compute_cumulant(cumulants, columns, system, linear, gauge, member, L + 1) for member in system]
+    sources = [compute_cumulant(views, linear, member, L + 1, unbiased=unbiased) for member in system]
     sigma = min(_smallest(unfold(tensor)) for tensor in sources)
     sigma_A = min(map(_smallest, linear.transforms.values()))
     norm = max(1.0, *map(_largest, linear.transforms.values()))

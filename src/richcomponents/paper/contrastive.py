@@ -6,11 +6,14 @@ pseudo-inverse is attenuated by the noise it divides by. `method="efficient"` ex
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, multilinear, unfold
+from richcomponents.algebra import Array, IntArray, symmetrise, unfold
 from richcomponents.components.component import Term, Terms
-from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant
+from richcomponents.moments import Moments
 
 
 def truncated_pinv(matrix: Array, rank: int | None = None) -> Array:
@@ -28,11 +31,36 @@ def truncated_pinv(matrix: Array, rank: int | None = None) -> Array:
     return pinv
 
 
-def mixing_matrix(cumulants: Cumulants, u: IntArray, v: IntArray, *, order: int = 4, rank: int | None = None) -> Array:
-    """A (d_v, d_u) by equation (2): A' = unfold(k4(V, U, U, U))^+ unfold(k4(V, U, U, V)); order 3: k3(V, U, .).
+def side_by_side(*views: Array, order: int, unbiased: bool = True) -> tuple[Cumulants, list[IntArray]]:
+    """Cumulants of the columns of all views, and where those of each stand; unbiased : k-statistics, as the paper has, or the
+    cumulants of the rows as if they were the population."""
+    ends = np.cumsum([0, *(view.shape[1] for view in views)])
+    cumulants = Cumulants(Moments.of(np.hstack(views), order, n_blocks=1), unbiased=unbiased)
+    return cumulants, [np.arange(start, stop) for start, stop in pairwise(ends)]
 
-    u, v : columns of the views in the state; rank : of the shared part, if it is known to be low.
+
+def mixing_matrix(U: Array, V: Array, *, order: int = 4, rank: int | None = None, unbiased: bool = True) -> Array:
+    """A (d_v, d_u) from samples of U (n, d_u) and V (n, d_v) by equation (2),
+
+        A' = unfold(k4(V, U, U, U))^+ unfold(k4(V, U, U, V)),
+
+    or, with order=3, by k3(V, U, .). rank : of the shared part, if it is known to be low (Appendix D).
+
+    Examples
+    --------
+    >>> S1, S2 = np.array([[0.0], [1.0]]), np.array([[0.0], [0.0], [3.0]])
+    >>> U, S2 = (S1[:, None] + S2).reshape(-1, 1), np.tile(S2, (2, 1))
+    >>> mixing_matrix(U, 2 * S2, unbiased=False).round(6).tolist()
+    [[2.0]]
     """
+    cumulants, (u, v) = side_by_side(U, V, order=order, unbiased=unbiased)
+    return mixing_of_cumulants(cumulants, u, v, order=order, rank=rank)
+
+
+def mixing_of_cumulants(
+    cumulants: Cumulants, u: IntArray, v: IntArray, *, order: int = 4, rank: int | None = None
+) -> Array:
+    """The same from cumulants; u, v : columns of the views."""
     first = (v, u, u) if order == 4 else (v, u)
     m1 = unfold(cumulants.tensor(*first, u))
     m2 = unfold(cumulants.tensor(*first, v))
@@ -55,18 +83,37 @@ def cross_terms(u: Array, v: Array, A: Array, inverse: Array) -> dict[str, Terms
     }
 
 
-def polarised_cumulants(cumulants: Cumulants, u: Array, v: Array, A: Array, order: int) -> dict[str, Array]:
-    """Equations (8) to (10): the same without cross-cumulants, from sums of views; tensors (d,) * order.
+def component_cumulants(U: Array, V: Array, A: Array, order: int, *, unbiased: bool = True) -> dict[str, Array]:
+    """{"S1", "S2", "S3"}: k_t, t = order, by equations (3) to (5), from samples of U (n, d_u) and V (n, d_v); symmetrised.
+
+    Examples
+    --------
+    >>> U, V = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([[0.0], [0.0], [3.0], [3.0]])
+    >>> {name: k.round(6).item() for name, k in component_cumulants(U, V, np.eye(1), 2, unbiased=False).items()}
+    {'S1': 0.25, 'S2': 2.25, 'S3': 0.0}
+    """
+    from_v, from_u, rest = V @ truncated_pinv(A).T, U @ A.T, order - 1
+    s2 = symmetrise(cross_cumulant(*[U] * rest, from_v, unbiased=unbiased))
+    s3 = cumulant(V, order, unbiased=unbiased) - symmetrise(cross_cumulant(from_u, *[V] * rest, unbiased=unbiased))
+    return {"S1": cumulant(U, order, unbiased=unbiased) - s2, "S2": s2, "S3": s3}
+
+
+def polarised_cumulants(U: Array, V: Array, A: Array, order: int, *, unbiased: bool = True) -> dict[str, Array]:
+    """Equations (8) to (10): the same without cross-cumulants, from sums of views.
 
     k_t(S2) = [k_t(U + A^+ V) - k_t(U) - k_t(A^+ V)] / (2^t - 2),    k_t(S1) = k_t(U) - k_t(S2),
     k_t(S3) = k_t(V) - [k_t(A U + V) - k_t(A U) - k_t(V)] / (2^t - 2).
+
+    Examples
+    --------
+    >>> U, V = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([[0.0], [0.0], [3.0], [3.0]])
+    >>> polarised_cumulants(U, V, np.eye(1), 2, unbiased=False)["S1"].round(6).item()
+    0.25
     """
-    every = np.arange(len(u))
-    tensor = cumulants.tensor(*[every] * order)
 
     def k(W: Array) -> Array:
-        return multilinear(tensor, *[W] * order)
+        return cumulant(W, order, unbiased=unbiased)
 
-    from_v, from_u = v @ truncated_pinv(A).T, u @ A.T
-    s2 = (k(u + from_v) - k(u) - k(from_v)) / (2**order - 2)
-    return {"S1": k(u) - s2, "S2": s2, "S3": k(v) - (k(from_u + v) - k(from_u) - k(v)) / (2**order - 2)}
+    from_v, from_u = V @ truncated_pinv(A).T, U @ A.T
+    s2 = (k(U + from_v) - k(U) - k(from_v)) / (2**order - 2)
+    return {"S1": k(U) - s2, "S2": s2, "S3": k(V) - (k(from_u + V) - k(from_u) - k(V)) / (2**order - 2)}

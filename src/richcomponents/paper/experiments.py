@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, symmetrise
-from richcomponents.cumulants import Cumulants
+from richcomponents.cumulants import cross_cumulant
 from richcomponents.learning.ising import MAX_COUPLING, coupling_matrix
 from richcomponents.learning.mixture import MixtureCumulants
-from richcomponents.moments import Moments
 from richcomponents.paper.contrastive import mixing_matrix, truncated_pinv
 from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL
 from richcomponents.paper.moments import alternating_minimisation, least_squares, principal_components
@@ -34,7 +33,14 @@ _N_STEPS = 300  # of the gradients: a thousand lead to the same errors
 
 @dataclass(frozen=True)
 class Extraction:
-    """U : (n, d), centred; R : (n, d), centred, U - A^-1 V; mean : (d,), of S1."""
+    """S1 as :func:`extract` gives it: U (n, d), centred; R (n, d), centred, U - A^-1 V; mean (d,), of S1.
+
+    Examples
+    --------
+    >>> s1 = true_samples(np.array([[0.0], [0.0], [1.0], [3.0]]))
+    >>> s1.second.item(), s1.cumulant(3).round(6).item()
+    (2.0, 4.0)
+    """
 
     U: Array
     R: Array
@@ -44,6 +50,10 @@ class Extraction:
     def second(self) -> Array:
         """E[S1 S1'] about the mean, (d, d): k2(U, R), symmetrised."""
         return symmetrise(self.U.T @ self.R / (len(self.U) - 1))
+
+    def cumulant(self, order: int) -> Array:
+        """k_t(S1) of any order t, by equation (3), (d,) * t, symmetrised."""
+        return symmetrise(cross_cumulant(*[self.U] * (order - 1), self.R))
 
     @property
     def third(self) -> Array:
@@ -60,44 +70,72 @@ class Extraction:
 def extract(
     U: Array, V: Array, A: Array | None = None, *, rank: int | None = None, mean_s3: Array | float = 0.0
 ) -> Extraction:
-    """S1 from the views U (n, d_u) and V (n, d_v).
+    """S1 by equations (2) and (3) from the views U (n, d_u) and V (n, d_v): what the learners below take.
 
     A : (d_v, d_u), by equation (2) where it is not known; rank : of the shared part, if it is known to be low (Appendix D).
     mean_s3 : E[S3], from which those of S2 and S1 follow (Section 3.1).
+
+    Examples
+    --------
+    >>> U, V = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([[0.0], [0.0], [3.0], [3.0]])
+    >>> extract(U, V, np.eye(1)).R.ravel().tolist()
+    [-0.5, 0.5, -0.5, 0.5]
     """
     if A is None:
-        A = mixing_of_rows(U, V, rank=rank)
+        A = mixing_matrix(U, V, rank=rank)
     inverse = truncated_pinv(A, rank)
     mean = U.mean(axis=0) - inverse @ (V.mean(axis=0) - mean_s3)
     u = U - U.mean(axis=0)
     return Extraction(u, u - (V - V.mean(axis=0)) @ inverse.T, mean)
 
 
-def mixing_of_rows(U: Array, V: Array, *, rank: int | None = None) -> Array:
-    """A (d_v, d_u) by equation (2)."""
-    d, p = U.shape[1], U.shape[1] + V.shape[1]
-    state = Moments.of(np.hstack([U, V]), 4, n_blocks=1)
-    return mixing_matrix(Cumulants(state), np.arange(d), np.arange(d, p), rank=rank)
-
-
 def true_samples(S: Array) -> Extraction:
-    """Samples of S1 itself, (n, d), in the place of what is extracted."""
+    """Samples of S1 itself, (n, d), in the place of what is extracted: the paper's gold standard.
+
+    Examples
+    --------
+    >>> true_samples(np.array([[1.0], [3.0]])).mean.tolist()
+    [2.0]
+    """
     centred = S - S.mean(axis=0)
     return Extraction(centred, centred, S.mean(axis=0))
 
 
 def contrastive_pca(s1: Extraction) -> Array:
-    """The top direction (d,) of E[S1 S1']."""
+    """Contrastive PCA (Section 5): the top direction (d,) of E[S1 S1'].
+
+    Examples
+    --------
+    >>> abs(contrastive_pca(true_samples(np.diag([3.0, 1.0, 1.0])[:, :2]))).round(1).tolist()
+    [1.0, 0.2]
+    """
     return np.asarray(principal_components(s1.second, 1)[0])
 
 
 def contrastive_regression(s1: Extraction, y: Array) -> Array:
-    """beta (d,) = E[S1 S1']^-1 E[Y S1], where E[Y S1] = E[Y U] since Y is independent of S2."""
+    """Contrastive regression (Section 4.1): beta (d,) = E[S1 S1']^-1 E[Y S1], E[Y S1] = E[Y U] since Y is independent of S2.
+
+    Examples
+    --------
+    >>> contrastive_regression(true_samples(np.array([[0.0], [1.0], [2.0]])), np.array([1.0, 3.0, 5.0])).round(
+    ...     6
+    ... ).tolist()
+    [2.0]
+    """
     return least_squares(s1.second, s1.U.T @ y / (len(y) - 1))
 
 
 def contrastive_mixture(s1: Extraction, k: int, *, random_state: int = 0) -> Array:
-    """Centres (k, d) of equally likely spherical Gaussians, by alternating minimisation on the third-order moment."""
+    """Contrastive mixture: centres (k, d) of equally likely spherical Gaussians, by alternating minimisation on the third-order
+    moment.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> S1 = np.eye(2)[rng.integers(2, size=4000)] + rng.normal(size=(4000, 2)) / 10
+    >>> bool(np.abs(np.sort(contrastive_mixture(true_samples(S1), 2), axis=0) - [[0, 0], [1, 1]]).max() < 0.05)
+    True
+    """
     target = MixtureCumulants(s1.second, s1.third, None, s1.second)
     rng = np.random.default_rng(random_state)
     found = alternating_minimisation(target, s1.mean, k, rng, equal_weights=True, n_init=_N_INIT, max_iter=_MAX_ITER)
@@ -107,15 +145,21 @@ def contrastive_mixture(s1: Extraction, k: int, *, random_state: int = 0) -> Arr
 def contrastive_logistic(
     s1: Extraction, y: Array, *, batch_size: int = 100, n_steps: int = _N_STEPS, random_state: int = 0
 ) -> SGDResult:
-    """theta (d,) by stochastic gradients with the cubic in place of the sigmoid; y (n,) of 0 and 1.
+    """Contrastive logistic regression (Section 4.2): theta (d,) by stochastic steps along :func:`chebyshev_gradient`.
 
-    As in Section 4.2 there is no intercept, and E[X] = 0. A batch gives every term; that of E[X (theta'X)^3] is
-    k4(U, w, w, R theta) + 3 k2(U, R theta) k2(w, R theta), w = U theta.
+    y : (n,) of 0 and 1. As there, no intercept, and E[X] = 0.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> S1 = rng.uniform(-1, 1, size=(4000, 1))
+    >>> y = (S1[:, 0] > rng.logistic(size=4000)).astype(float)
+    >>> bool(abs(contrastive_logistic(true_samples(S1), y).theta[0] - 1) < 0.3)
+    True
     """
 
     def gradient(theta: Array, rows: IntArray) -> Array:
-        batch = s1.take(rows)
-        return -chebyshev_gradient_of_rows(batch, batch.U.T @ y[rows] / (len(rows) - 1), theta)
+        return -chebyshev_gradient(s1.take(rows), y[rows], theta)
 
     size, directions = np.linalg.eigh(s1.U.T @ s1.U / len(y))
     root = directions * np.sqrt(size)  # theta'Cov(U) theta = |root' theta|^2
@@ -137,11 +181,21 @@ def contrastive_logistic(
     )
 
 
-def chebyshev_gradient_of_rows(s1: Extraction, with_y: Array, theta: Array) -> Array:
-    """E[Y X] - 0.245 E[X (theta'X)] + 0.014 E[X (theta'X)^3], (d,), of Section 4.2 for E[X] = 0."""
+def chebyshev_gradient(s1: Extraction, y: Array, theta: Array) -> Array:
+    """E[Y X] - 0.245 E[X (theta'X)] + 0.014 E[X (theta'X)^3], (d,), as it stands in Section 4.2, X = S1 with E[X] = 0.
+
+    y : (n,) of 0 and 1. The last term is k4(U, w, w, R theta) + 3 k2(U, R theta) k2(w, R theta), w = U theta: a projection,
+    which takes linear time.
+
+    Examples
+    --------
+    >>> X, y = np.array([[-1.0], [1.0], [-1.0], [1.0]]), np.array([0.0, 1.0, 0.0, 1.0])
+    >>> chebyshev_gradient(true_samples(X), y, np.zeros(1)).round(4).tolist()
+    [0.6667]
+    """
     _, linear, _, cubic = CHEBYSHEV
     w, r = s1.U @ theta, s1.R @ theta
-    k2 = s1.U.T @ r / (len(w) - 1)
+    with_y, k2 = s1.U.T @ y / (len(w) - 1), s1.U.T @ r / (len(w) - 1)
     moment = fourth_cumulant(s1.U, w[:, None], w[:, None], r[:, None]) + 3 * k2 * (w @ r / (len(w) - 1))
     return np.asarray(with_y - linear * k2 - cubic * moment)
 
@@ -149,10 +203,17 @@ def chebyshev_gradient_of_rows(s1: Extraction, with_y: Array, theta: Array) -> A
 def contrastive_ising(
     s1: Extraction, edges: IntArray, *, batch_size: int = 100, n_steps: int = _N_STEPS, random_state: int = 0
 ) -> SGDResult:
-    """Couplings (m,) by stochastic gradients along the Taylor gradient of the composite likelihood (Appendix D)."""
+    """Contrastive Ising model: couplings (m,) by stochastic steps along :func:`taylor_gradient` (Appendix D).
+
+    Examples
+    --------
+    >>> S1 = np.tile([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]], (500, 1))
+    >>> bool(contrastive_ising(true_samples(S1), np.array([[0, 1]])).theta[0] > 0.2)
+    True
+    """
     degree = int(np.bincount(edges.ravel()).max())
     return sgd(
-        lambda J, rows: -taylor_gradient_of_rows(s1.take(rows), edges, J),
+        lambda J, rows: -taylor_gradient(s1.take(rows), edges, J),
         np.zeros(len(edges)),
         len(s1.U),
         batch_size=batch_size,
@@ -163,10 +224,16 @@ def contrastive_ising(
     )
 
 
-def taylor_gradient_of_rows(s1: Extraction, edges: IntArray, couplings: Array) -> Array:
-    """E[2 S_i S_j - S_i^2 S_j h_i - S_i S_j^2 h_j], (m,), h_i = sum_k J_ik S_k: the paper's gradient on the rows of a batch.
+def taylor_gradient(s1: Extraction, edges: IntArray, couplings: Array) -> Array:
+    """E[2 S_i S_j - S_i^2 S_j h_i - S_i S_j^2 h_j], (m,), h_i = sum_k J_ik S_k: as Appendix D has it.
 
     E[S_i^2 S_j h_i] = k4(U_i, U_i, U_j, Rh_i) + k2_ii k2(U_j, Rh_i) + 2 k2_ij k2(U_i, Rh_i), Rh = R J.
+
+    Examples
+    --------
+    >>> S1 = np.array([[1.0, 1.0], [-1.0, -1.0]] * 3)
+    >>> taylor_gradient(true_samples(S1), np.array([[0, 1]]), np.zeros(1)).round(6).tolist()
+    [2.4]
     """
     n, d = s1.U.shape
     field = s1.R @ coupling_matrix(d, edges, couplings)

@@ -9,7 +9,7 @@ identity and needs no inverse.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from richcomponents.components.component import Term, expand, less, require_orde
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError
-from richcomponents.paper.contrastive import truncated_pinv
+from richcomponents.paper.contrastive import side_by_side, truncated_pinv
 
 Transforms = dict[tuple[str, Subset], Array]  # A(view, subset), shape (columns of the view, columns of the gauge view)
 Columns = Mapping[str, IntArray]
@@ -32,10 +32,13 @@ _ZERO = 1e-8  # standardised cumulants are of order one unless they vanish: far 
 
 @dataclass(frozen=True)
 class Linear:
-    """What FindLinear returns: transforms, the members found absent (every cumulant of order r vanishes), and, of samples,
-    those of which noise hides some directions: sigma_min(M) is too small to be inverted."""
+    """What FindLinear returns: transforms; the system of the members that are there, and the views they are written in; the
+    absent members (every cumulant of order r vanishes), and, of samples, those of which noise hides some directions:
+    sigma_min(M) is too small to be inverted."""
 
     transforms: Transforms
+    system: SetSystem
+    gauge: Gauge
     absent: tuple[Subset, ...]
     blurred: tuple[Subset, ...] = ()
 
@@ -101,6 +104,49 @@ def evaluate(cumulants: Cumulants, terms: Sequence[Term], order: int) -> Array:
 
 
 def find_linear(
+    views: Mapping[str, Array],
+    sets: Iterable[object] | None = None,
+    *,
+    order: int | None = None,
+    gauge: Gauge | None = None,
+    unbiased: bool = True,
+) -> Linear:
+    """FindLinear (Algorithms 1 and 2) from samples: all A(i, Q).
+
+    views : {name: (n, d)}; sets : the set system {Q_j}, by default all non-empty subsets; order : r >= L + 1, of the cumulants,
+    L + 1 by default; gauge : {Q: the view in which A(i, Q) is the identity}, min(Q) by default.
+
+    Examples
+    --------
+    >>> S = np.array([[0.0], [0.0], [1.0]])
+    >>> linear = find_linear({"a": S, "b": 2 * S, "c": -S}, [("a", "b", "c")], order=3, unbiased=False)
+    >>> {view: A.round(6).item() for (view, q), A in linear.transforms.items()}
+    {'a': 1.0, 'b': 2.0, 'c': -1.0}
+    """
+    system = SetSystem.all(tuple(views)) if sets is None else SetSystem.of(sets, tuple(views))
+    r = system.L + 1 if order is None else order
+    cumulants, places = side_by_side(*views.values(), order=r, unbiased=unbiased)
+    columns = dict(zip(views, places, strict=True))
+    return linear_of_cumulants(cumulants, columns, system, order=r, gauge=gauge or {q: q[0] for q in system})
+
+
+def compute_cumulant(
+    views: Mapping[str, Array], linear: Linear, subset: Iterable[str], order: int, *, unbiased: bool = True
+) -> Array:
+    """ComputeCumulant (Algorithm 3) from samples: k_t(S_Q), t >= L, in the coordinates of its gauge view, symmetrised.
+
+    Examples
+    --------
+    >>> views = {"a": np.array([[0.0], [0.0], [1.0]]), "b": np.array([[0.0], [0.0], [2.0]])}
+    >>> linear = find_linear(views, [("a", "b")], order=3, unbiased=False)
+    >>> round(compute_cumulant(views, linear, ("a", "b"), 2, unbiased=False).item(), 6)
+    0.222222
+    """
+    cumulants, places = side_by_side(*views.values(), order=max(order, 2), unbiased=unbiased)
+    return cumulant_of_component(cumulants, dict(zip(views, places, strict=True)), linear, tuple(subset), order)
+
+
+def linear_of_cumulants(
     cumulants: Cumulants,
     columns: Columns,
     system: SetSystem,
@@ -111,7 +157,7 @@ def find_linear(
     without: Sequence[Cumulants] = (),
     known: Mapping[tuple[str, Subset], Array] | None = None,
 ) -> Linear:
-    """FindLinear (Algorithms 1 and 2): all A(i, Q) from cumulants of one order r >= L + 1.
+    """The same from cumulants of one order r >= L + 1.
 
     columns : {view: its columns}; gauge : {subset: the view in which its transformation is the identity};
     zero : standardised cumulants below this count as none, and the component as absent (an absolute scale: a relative one
@@ -143,7 +189,7 @@ def find_linear(
             for view in q:
                 transforms[view, q] = (known or {}).get((view, q), (inverse @ M[view]).T)
             transforms[gauge[q], q] = np.eye(len(columns[gauge[q]]))
-    return Linear(samples[0][1], tuple(absent), tuple(blurred))
+    return Linear(samples[0][1], present, gauge, tuple(absent), tuple(blurred))
 
 
 def _unfolded(
@@ -208,12 +254,8 @@ def _remainder(
     return tensor
 
 
-def compute_cumulant(
-    cumulants: Cumulants, columns: Columns, system: SetSystem, linear: Linear, gauge: Gauge, subset: Subset, order: int
-) -> Array:
-    """k_t(S_Q) by Algorithm 3, symmetrised, in the gauge view's coordinates; absent members are left out of the system."""
-    for gone in linear.absent:
-        system = system.without(gone)
-    terms = cumulant_terms(system, linear.transforms, gauge, columns)[subset]
+def cumulant_of_component(cumulants: Cumulants, columns: Columns, linear: Linear, subset: Subset, order: int) -> Array:
+    """The same from cumulants."""
+    terms = cumulant_terms(linear.system, linear.transforms, linear.gauge, columns)[subset]
     require_order(f"the component of {subset}", terms, order)
     return symmetrise(evaluate(cumulants, terms, order))

@@ -29,7 +29,7 @@ from richcomponents.pair.diagnostics import IdentifiedSet
 from richcomponents.pair.equations import check_known_mixing
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
 from richcomponents.pair.views import BlockSums
-from richcomponents.paper.contrastive import cross_terms, mixing_matrix, truncated_pinv
+from richcomponents.paper.contrastive import cross_terms, mixing_of_cumulants, truncated_pinv
 from richcomponents.paper.moments import least_squares
 from richcomponents.storage import storable
 
@@ -216,7 +216,7 @@ def solve_paper(
     A, rank = checked_A(known, stated, n_u, p - n_u), _checked_rank(stated, min(n_u, p - n_u))
     u, v = np.arange(n_u), np.arange(n_u, p)
     cumulants = Cumulants(state)
-    mixing = mixing_matrix(cumulants, u, v, order=min(order, 4), rank=rank) if A is None else A
+    mixing = mixing_of_cumulants(cumulants, u, v, order=min(order, 4), rank=rank) if A is None else A
     inverse = truncated_pinv(mixing, rank)
     C = cumulants.tensor(np.arange(p), np.arange(p))
     cov_s2 = symmetric(C[np.ix_(u, v)] @ inverse.T)  # k2(U, A^+ V), equation (4) at t = 2

@@ -28,7 +28,7 @@ from richcomponents.inference.verdicts import Verdict
 from richcomponents.moments.data import AffineMap
 from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.pair.solution import MIN_BLOCKS, MIN_ROWS
-from richcomponents.paper.general import Linear, find_linear, require_dimensions
+from richcomponents.paper.general import Linear, linear_of_cumulants, require_dimensions
 from richcomponents.sets.discover import SetTest, choose_ranks, discover_sets, most_directions
 from richcomponents.sets.evidence import SetEvidence, WhiteViews, pair_ranks, shared_frame
 from richcomponents.sets.model import Known
@@ -155,7 +155,7 @@ class SetProblem:
         state = evidence.state
         left_out = [Cumulants(state.without([b])) for b in np.flatnonzero(state.block_sizes).tolist()]
         given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
-        linear = find_linear(evidence.cumulants, evidence.columns, self.system, without=left_out, **given)
+        linear = linear_of_cumulants(evidence.cumulants, evidence.columns, self.system, without=left_out, **given)
         found = SetFit.by_paper(evidence, self.system, self.gauge, linear)
         self._warn_of_paper(linear, found)
         return found

@@ -40,7 +40,7 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.pair.diagnostics import rounded
 from richcomponents.paper.contrastive import truncated_pinv
-from richcomponents.paper.general import Linear, Transforms, cumulant_terms, evaluate, find_linear, loading
+from richcomponents.paper.general import Linear, Transforms, cumulant_terms, evaluate, linear_of_cumulants, loading
 from richcomponents.paper.solution import coefficients_of
 from richcomponents.sets.discover import SetTest
 from richcomponents.sets.evidence import SetEvidence, WhiteViews, home
@@ -669,7 +669,7 @@ class SetSolution:
         evidence = SetEvidence(self.white.columns, state, state.layout.order)
         if self.fitted.parameters is None:
             given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
-            linear = find_linear(evidence.cumulants, evidence.columns, self.system, **given)
+            linear = linear_of_cumulants(evidence.cumulants, evidence.columns, self.system, **given)
             return SetFit.by_paper(evidence, self.system, self.gauge, linear)
         with one_blas_thread():
             ties = ties_of(self.white.columns, self.gauge, self.known)
