@@ -26,7 +26,7 @@ import pandas as pd
 from reproduction.settings import Array, Settings
 from richcomponents import ComponentLogisticRegression, ContrastiveRCA, DataError, baselines
 from richcomponents.datasets import add_hidden_labs, load_biomarkers
-from richcomponents.paper import contrastive_logistic, extract
+from richcomponents.paper import contrastive_logistic, extract, true_samples
 from rows import Job, Row, settings_of
 
 EMBEDDED = "breast cancer (controls permuted)"
@@ -137,6 +137,7 @@ def measure(settings: Settings, markers: Markers, job: Job) -> list[Row]:
         "rca_auto": automatic.coef_[0],
         "known": learner(rank, A).fit(X, markers.y).coef_[0],
         "paper": contrastive_logistic(extract(U, V, rank=rank), markers.y).theta,
+        "paper_true": contrastive_logistic(true_samples(tests), markers.y).theta,
         "paper_known": contrastive_logistic(extract(U, V, A, rank=rank), markers.y).theta,
     }
     values = {method: float(np.mean((beta - gold) ** 2)) for method, beta in betas.items()}
