@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+import richcomponents as rc
 from richcomponents.components import Component, CumulantSource
 from richcomponents.paper.contrastive import cross_terms
-from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL, LogisticLikelihood, sigmoid_series
+from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL, LogisticLikelihood, largest_variance, sigmoid_series
 from tests.paper.population import S1, A, U, V, exact, state
 
 THETA = np.array([0.2, -0.1])
@@ -42,3 +43,17 @@ def test_the_likelihood_climbs_the_same_gradient(component):
     q = np.linalg.solve(likelihood.root, THETA)
     gap = PROBABILITY - sigmoid_series(3)(S1 @ THETA)
     np.testing.assert_allclose(likelihood.gradient(q), likelihood.root.T @ (S1.T @ gap / len(S1)), atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"approximation": "chebyshev"}, {"method": "paper"}])
+def test_where_the_bound_binds_it_is_warned_of(options):
+    rng = np.random.default_rng(0)
+    S1, S2, S3 = rng.uniform(-1, 1, (3, 5000, 1))
+    y = (rng.uniform(size=5000) < expit(-6 * S1[:, 0])).astype(int)
+    model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=1, A=[[1.0]]), **options)
+    with pytest.warns(rc.SpecificationWarning, match="no maximum within its range"):
+        model.fit(np.hstack([S1 + S2, S2 + S3]), y)
+
+
+def test_the_bound_grows_with_the_degree():
+    assert all(a < b for a, b in pairwise(largest_variance(k) for k in (1, 3, 5, 7, 9)))

@@ -17,6 +17,7 @@ from scipy.special import expit
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.components import Component, RowSource
+from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.learning.logistic import whitener
 from richcomponents.learning.solvers import proximal_steps
 from richcomponents.paper.steps import SGDResult, ball, robbins_monro, sgd
@@ -28,7 +29,13 @@ INTERVAL = 1.85
 """Polynomials approximate the sigmoid on [-INTERVAL, INTERVAL], where degree three gives CHEBYSHEV, rounded."""
 
 MAX_VARIANCE = 1.5
-"""The polynomial likelihoods are unbounded: theta'Cov theta stays below this."""
+"""The cubic's likelihood is unbounded: theta'Cov theta stays below this, and for higher degrees below `largest_variance`."""
+
+_AT_THE_BOUND = 1 - 1e-6
+_BOUND = (
+    "the likelihood of the polynomial in place of the sigmoid has no maximum within its range: the coefficients are those of "
+    "the bound on the variance of coef'S, and too small. Use a higher degree, a larger alpha, or approximation='auto'"
+)
 
 
 def gradient_error_bound(epsilon: float, mu: float) -> float:
@@ -50,6 +57,24 @@ def sigmoid_series(degree: int) -> Polynomial:
     """
     series = Chebyshev.interpolate(expit, 64, domain=[-INTERVAL, INTERVAL])
     return series.truncate(degree + 1).convert(kind=Polynomial, domain=[-1, 1], window=[-1, 1])
+
+
+@lru_cache(maxsize=8)
+def largest_variance(degree: int) -> float:
+    """Of theta's: MAX_VARIANCE for the cubic; for others it grows with the square of how far they are as close to the sigmoid
+    as the cubic is on its interval.
+
+    >>> [round(largest_variance(degree), 1) for degree in (3, 5, 7)]
+    [1.5, 1.9, 2.3]
+    """
+    z = np.linspace(0.0, 10.0, 10_001)
+
+    def gap(k: int) -> Array:
+        return np.asarray(np.abs(sigmoid_series(k)(z) - expit(z)))
+
+    level = float(gap(3)[z <= INTERVAL].max())
+    reach = z[np.argmax(gap(degree) > level)] / z[np.argmax(gap(3) > level)]
+    return MAX_VARIANCE * float(reach) ** 2
 
 
 @dataclass(frozen=True)
@@ -92,11 +117,16 @@ class LogisticLikelihood:
         a = parameters[..., 0] if self.intercept else np.zeros(parameters.shape[:-1])
         return np.asarray(a), np.asarray(parameters[..., int(self.intercept) :] @ self.root.T)
 
-    def confine(self, parameters: Array) -> Array:
-        """The nearest (a, q) with |a| <= INTERVAL and |q|^2 <= MAX_VARIANCE: beyond, the polynomials mean nothing."""
+    def confine(self, parameters: Array, degree: int = 3) -> Array:
+        """The nearest (a, q) with |a| <= INTERVAL and |q|^2 <= largest_variance: beyond, the polynomials mean nothing."""
         a, q = self.split(parameters)
-        q = ball(float(np.sqrt(MAX_VARIANCE)))(q)
+        q = ball(float(np.sqrt(largest_variance(degree))))(q)
         return np.concatenate([[min(max(a, -INTERVAL), INTERVAL)], q]) if self.intercept else q
+
+    def is_bound(self, parameters: Array, degree: int = 3) -> bool:
+        """Whether they are what `confine` left of larger ones."""
+        a, q = self.split(parameters)
+        return bool(q @ q >= _AT_THE_BOUND * largest_variance(degree) or abs(a) >= _AT_THE_BOUND * INTERVAL)
 
     def gradient(self, parameters: Array, component: Component | None = None, *, degree: int = 3) -> Array:
         """At (a, q), with a polynomial of this degree, from projected moments of the component, or of another: a mini-batch."""
@@ -118,15 +148,18 @@ def fit_polynomial(likelihood: LogisticLikelihood, *, degree: int = 3) -> Array:
     """The parameters (a, q) of largest likelihood with a Chebyshev series for the sigmoid, by deterministic steps.
 
     With degree 3 the polynomial is the paper's 0.5 + 0.245 z - 0.014 z^3. Its likelihood has no maximum, so the parameters are
-    confined.
+    confined, which is warned of where it binds.
     """
-    return proximal_steps(
+    found = proximal_steps(
         lambda at: -likelihood.gradient(at, degree=degree),
         np.zeros(len(likelihood.both)),
         2.0,  # the lemma's 1 / (2 H), H = 1/4
-        lambda at, _: likelihood.confine(at),
+        lambda at, _: likelihood.confine(at, degree),
         constant=True,
     ).theta
+    if likelihood.is_bound(found, degree):
+        warn_user(_BOUND, SpecificationWarning)
+    return found
 
 
 def polynomial_sgd(
@@ -154,7 +187,10 @@ def polynomial_sgd(
         cross = residual[rows].T @ (y[rows] - level) / max(len(rows) - 1, 1)
         return -likelihood.observed(cross, level).gradient(theta, component)
 
-    return logistic_steps(gradient, likelihood, len(y), batch_size, n_steps, random_state, likelihood.confine)
+    path = logistic_steps(gradient, likelihood, len(y), batch_size, n_steps, random_state, likelihood.confine)
+    if np.mean([likelihood.is_bound(theta) for theta in path.trajectory[n_steps // 2 :]]) > 0.5:
+        warn_user(_BOUND, SpecificationWarning)
+    return path
 
 
 def logistic_steps(
