@@ -7,7 +7,7 @@ import pytest
 
 from richcomponents.algebra import multilinear
 from richcomponents.components import Component, CumulantSource
-from richcomponents.pair.two_views import own_terms, shared_terms
+from richcomponents.components.component import own_terms, shared_terms
 from richcomponents.paper.contrastive import cross_terms
 from tests.paper.population import S1, S2, S3, A, U, V, close, exact, state
 

@@ -95,8 +95,8 @@ def test_where_s1_is_not_spiked_that_is_not_used():
     assert rca.diagnostics_.gate == 0
     assert rca.solution_.covariance_for_directions("S1", 1)[1] == 0
     auto = rc.ContrastiveRCA(views=8, errors=("free", "auto")).fit(np.hstack([U, V]))
-    found = auto.fitted_.facing("S1")[0]
+    found = auto.fitted_.solved_for("S1")[0]
     assert found._fit_of_directions(1) is found.fit
     assert found._fit_of_directions(7) is found.fit  # nothing is left to be alike
-    stated = rc.ContrastiveRCA(views=8, errors="independent").fit(np.hstack([U, V])).fitted_.facing("S1")[0]
+    stated = rc.ContrastiveRCA(views=8, errors="independent").fit(np.hstack([U, V])).fitted_.solved_for("S1")[0]
     assert stated._fit_of_directions(1) is stated.fit  # directions are the columns then

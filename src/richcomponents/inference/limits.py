@@ -7,11 +7,15 @@ constant + l'T m for each entry. l'T m = tr(T (l m' + m l') / 2), whose matrix h
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.storage import storable
 
-__all__ = ["range_of_products", "range_of_quadratics"]
+__all__ = ["IdentifiedSet", "range_of_products"]
 
 
 def range_of_products(left: Array, right: Array) -> tuple[Array, Array]:
@@ -26,7 +30,21 @@ def range_of_products(left: Array, right: Array) -> tuple[Array, Array]:
     return (dot - size) / 2, (dot + size) / 2
 
 
-def range_of_quadratics(rows: Array) -> tuple[Array, Array]:
-    """The same of l'T l for each row l of (..., m, r): (..., m) each, zero and |l|^2."""
-    high = np.sum(rows**2, axis=-1)
-    return np.zeros_like(high), high
+@storable
+@dataclass(frozen=True)
+class IdentifiedSet:
+    """All admissible covariances top - rows T rows', 0 <= T <= I, entry by entry: rows (..., d, r); top (..., d, d), an array
+    or factors of one."""
+
+    rows: Array
+    top: Any
+
+    def ends(self) -> tuple[Array, Array]:
+        """Lower and upper end of every entry, (..., d, d) each."""
+        low, high = range_of_products(self.rows, self.rows)
+        return np.asarray(self.top) - high, np.asarray(self.top) - low
+
+    def variances(self) -> tuple[Array, Array]:
+        """Lower and upper end of the variances, (..., d) each."""
+        top = self.top.diagonal(axis1=-2, axis2=-1) if isinstance(self.top, np.ndarray) else self.top.diagonal()
+        return np.asarray(top - np.sum(self.rows**2, axis=-1)), np.array(top)

@@ -125,22 +125,24 @@ class Coefficients:
         return self.by(self, outcome, **how)
 
 
+def is_determined(solution: Any, wide: Factored | None, wanted: int) -> bool:
+    """Whether there are more independent rows than coefficients of least squares; copies, in groups, say nothing of a wide
+    view, whose covariance is given."""
+    if min(solution.n, solution.n if solution.units is None else solution.units) <= wanted:
+        return False
+    if wide is None or not solution.grouped:
+        return True
+    return bool(inverse_factor(wide.rows).shape[1] >= np.sum(np.any(wide.rows != 0, axis=0)))
+
+
 def check_determined(
-    solution: Any,
-    view: str,
-    columns: int,
-    wanted: int,
-    shared: int,
-    covariates: int,
-    *,
-    determined: bool,
-    reduced: bool,
+    solution: Any, wide: Factored | None, view: str, columns: int, wanted: int, shared: int, covariates: int
 ) -> None:
     """Refuse least squares that is not determined; warn where a wide view has few samples.
 
     view, columns : its name and its columns; wanted : coefficients of the columns that vary and of the shared directions.
     """
-    if not determined:
+    if not is_determined(solution, wide, wanted + covariates):
         n, units = solution.n, solution.units
         counted = f"{units} independent samples" if units is not None and units < n else f"{n} samples"
         raise DataError(
@@ -148,7 +150,7 @@ def check_determined(
             f"{view!r} ({columns}), the {shared} shared directions and {covariates} covariates: use a penalty chosen by "
             'cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
         )
-    if reduced and solution.independent_rows < _FEW_PER_COLUMN * wanted:
+    if wide is not None and solution.independent_rows < _FEW_PER_COLUMN * wanted:
         warn_user(
             f"{solution.independent_rows:.0f} samples for {wanted} coefficients, fewer than {_FEW_PER_COLUMN} each: least "
             'squares on all columns is determined, but its errors are large. A penalty (alpha="cv") may serve better',

@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import least_squares
+from richcomponents.algebra.arrays import least_squares, whitening
+from richcomponents.inference.verdicts import Test
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.moments.data import AffineMap, Data, Dependence, Partial, RowUnits
 
@@ -129,3 +131,40 @@ class Outcome:
             into[:, :p][:, self.partial.explained] = 0.0
         last = np.hstack([into[:, -1:] @ to_x.T, into[:, :p] @ to_y.T])
         return self.data.dependence(AffineMap(self.data.moments(2).mean, last), correlations, 1)
+
+
+def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> Test:
+    """F-test of the regression of Y on the columns `outside` of a component: all coefficients zero; to : (k, columns), on these
+    combinations of them.
+
+    Under the model Y and V are independent, not only uncorrelated, so that the classical test needs no robust covariance when
+    rows are independent. Rows of a group are not: then n is the number of independent rows that they are worth, and its
+    own noise takes degrees of freedom. lost : rows spent on covariates. Without columns there is nothing to test: p = 1.
+    """
+    y, w, n, v = outcome.y, outcome.weight, outcome.n, outcome.rows[:, outside]
+    if not (len(outside) if to is None else len(to)):
+        return Test("outcome", float("nan"), (0, n - 1), 1.0)
+    turn = None if to is None else to.T
+    if to is None and v.shape[1] > len(v):
+        turn = np.linalg.qr(v.T)[0]  # the same variates in as many columns as rows
+    v = v if turn is None else v @ turn
+    weighted, variance = v * w[:, None], float(w @ y**2) / n
+    white = whitening(weighted.T @ v / n)[0]
+    with_white, rows, dependence = white @ (weighted.T @ y) / n, n - lost, None
+    k, varies = len(white), variance > 0
+    if k and varies:
+        basis, size, sign = np.linalg.svd(with_white[:, None] / np.sqrt(variance))
+        basis[:, 0] *= sign[0, 0]  # the first goes up with y
+        to_y = np.zeros((k, outcome.rows.shape[1]))
+        to_y[:, outside] = basis.T @ white if turn is None else basis.T @ white @ turn.T
+        dependence = outcome.dependence(np.array([[variance**-0.5]]), to_y, np.minimum(size, 1.0))
+        rows = rows if dependence is None else rows / float(dependence.effect[0])
+    df: tuple[float, float] = (k, rows - k - 1)
+    if df[1] <= 0 or not k:
+        return Test("outcome", float("nan"), df, 1.0)
+    share = min(float(with_white @ with_white) / variance, 1 - 1e-12) if varies else 0.0
+    f = share / (1 - share) * df[1] / k
+    if dependence is not None:
+        _, noise, spread = dependence.at(0)
+        df = (k / spread, 1 / (1 / df[1] + 1 / noise))
+    return Test("outcome", f, df, float(stats.f.sf(f, *df)))

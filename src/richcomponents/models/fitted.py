@@ -8,7 +8,7 @@ Learners ask it; :class:`ContrastiveRCA` and :class:`RCA` hand rows to it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -27,7 +27,7 @@ from richcomponents.inference.draws import Draws
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients, Refit
 from richcomponents.learning.glm import LinearPredictor
-from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.outcome import Outcome, outcome_test
 from richcomponents.models.design import Design
 from richcomponents.models.gaps import Truth, complete_rows, read_once
 from richcomponents.moments import Moments, block_numbers
@@ -43,11 +43,30 @@ from richcomponents.moments.data import (
     equivalent_rows,
 )
 from richcomponents.pair.classes import ClassPart, HiddenClasses
-from richcomponents.pair.diagnostics import outcome_test
 from richcomponents.pair.solution import PairSolution
-from richcomponents.pair.two_views import Parts
 from richcomponents.sets.solution import component_name
 from richcomponents.storage import storable
+
+
+class Parts(Mapping[Any, Component]):
+    """Components by name, each made when it is asked for first: S3 has a fit of its own."""
+
+    def __init__(self, keys: Sequence[Any], made: dict[Any, Component], make: Callable[[Any], Component]) -> None:
+        self._keys, self._made, self._make = keys, made, make
+
+    def __getitem__(self, key: Any) -> Component:
+        if key not in self._keys:
+            raise KeyError(key)
+        if key not in self._made:
+            self._made[key] = self._make(key)
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
 
 WIDE = 2000
 """Columns above which nothing is kept for all pairs of them."""
@@ -335,10 +354,10 @@ class Fitted:
 
     # ---- what learners ask; of : an outcome, or rows in the columns used
 
-    def facing(self, component: object) -> tuple[Any, Any]:
+    def solved_for(self, component: object) -> tuple[Any, Any]:
         """The solution that answers for a component, and its name there."""
         key = self.key(component)
-        return self.solution.facing(key), key
+        return self.solution.solved_for(key), key
 
     def residual(self, of: Outcome | Array, component: object = None) -> Array:
         """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
@@ -353,7 +372,7 @@ class Fitted:
 
     def _simple(self, what: str, of: Outcome | Array, component: object) -> Array:
         beside = of.on_v.beside if isinstance(of, Outcome) and of.on_v is not None else None
-        solution, key = self.facing(component)
+        solution, key = self.solved_for(component)
         return np.asarray(getattr(solution, what)(key, self._rows(of), beside))
 
     def _rows(self, of: Outcome | Array) -> Array:
@@ -362,7 +381,7 @@ class Fitted:
     def beside(self, outcome: Outcome, component: object = None) -> tuple[Outcome, Array | None]:
         """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
         the other view that stand beside its residual. A component that lives in both views has no other."""
-        solution, key = self.facing(component)
+        solution, key = self.solved_for(component)
         if not len(solution.outside(key)):
             return replace(outcome, on_v=None), None
         outcome = replace(outcome, on_v=solution.on_v(outcome))
@@ -383,7 +402,7 @@ class Fitted:
         log_odds : the linear predictor of a generalised linear model of y on :meth:`residual`, calibrated instead of least
         squares. penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
         """
-        solution, key = self.facing(component)
+        solution, key = self.solved_for(component)
         if not penalised and log_odds is None:
             solution.check_determined(key, len(self.design.known))
         outcome = outcome if log_odds is None else replace(outcome, log_odds=log_odds)
@@ -458,7 +477,7 @@ class Fitted:
 
         of_mean : whether the answer depends on the mean, which moves with A where that of another view's own part was given.
         """
-        (solution, key), given = self.facing(component), set(self.mean or ())
+        (solution, key), given = self.solved_for(component), set(self.mean or ())
         if of_mean and given - {key, *self.solution.keys[1:2]}:
             return None
         return solution.moment_draws(key, key in given)  # type: ignore[no-any-return]

@@ -100,7 +100,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
             raise ValueError(f"n_components must be None or an integer from 1 to {d}, got {self.n_components!r}")
         k, covariance, share = int(k), component.spread, 1.0
         if self.rca_ is not None:
-            solution, key = self.rca_.fitted_.facing(self.component)
+            solution, key = self.rca_.fitted_.solved_for(self.component)
             covariance, share = solution.covariance_for_directions(key, k)
         self.trust_, self.shares_ = share, {"residualised": 1 - share, "corrected": share}
         vectors = top_directions(covariance, k)[1]

@@ -4,14 +4,7 @@ With ``x`` and ``y`` the canonical coordinates of the views U and V,
 
     Cov(x) = I,   Cov(y) = I,   Cov(x, y) = D  (diagonal, the canonical correlations).
 
-In these coordinates the model U = S1 + S2, V = A S2 + S3 has ONE unknown symmetric matrix.  Write
-S = Cov(S2) (seen from x) and h = (I - D^2)^(1/2).  The covariances of S1 and of S3 are positive
-semi-definite if and only if
-
-    S = D^2 + h T h     with    0 <= T <= I,
-
-and then A = D S^-1, Cov(S1) = h (I - T) h on the shared coordinates and I elsewhere.
-T = 0 is "regress with V as covariates" (residualising); T = I leaves no S1 in the shared directions.
+The model is written in these coordinates in pair/views.py.
 
 How many directions the views share: the sequential Bartlett-Lawley test, and what it cannot exclude.
 """

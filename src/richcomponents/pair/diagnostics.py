@@ -3,7 +3,7 @@
 * `PairFit.identified`: is there evidence that tells T from T = 0?
 * that of the cross-cumulants (pair/cumulants.py): do they lie in the row space that the model asks for?
 * `leftover_test` (pair/canonical.py): after r shared directions nothing may be correlated.
-* `outcome_test`: with an outcome that depends on S1 only, Y is independent of V.
+* `outcome_test` (learning/outcome.py): with an outcome that depends on S1 only, Y is independent of V.
 
 NEXT STEPS. Evidence in standard errors grows at least as the square root of n, so that n (needed / strength)^2 rows are enough.
 In a shared direction V measures S2 with reliability rho = D^2 / S >= D^2; residualising leaves the share 1 - rho of the shared
@@ -22,52 +22,14 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
-from richcomponents.algebra import Array, IntArray
-from richcomponents.components.wide import Spread
-from richcomponents.inference.limits import range_of_products, range_of_quadratics
+from richcomponents.algebra import Array
+from richcomponents.inference.limits import IdentifiedSet
 from richcomponents.inference.verdicts import GATE, Test, Verdict
-from richcomponents.learning.outcome import Outcome
 from richcomponents.notebook import Summary, Table, Tabular
-from richcomponents.pair.canonical import LEVEL, canonical
+from richcomponents.pair.canonical import LEVEL
 from richcomponents.pair.classes import HiddenClasses
 from richcomponents.storage import storable
 from richcomponents.text import page
-
-
-def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Array | None = None) -> Test:
-    """F-test of the regression of Y on the columns `outside` of a component: all coefficients zero; to : (k, columns), on these
-    combinations of them.
-
-    Under the model Y and V are independent, not only uncorrelated, so that the classical test needs no robust covariance when
-    rows are independent. Rows of a group are not: then n is the number of independent rows that they are worth, and its
-    own noise takes degrees of freedom. lost : rows spent on covariates. Without columns there is nothing to test: p = 1.
-    """
-    y, w, n, v = outcome.y, outcome.weight, outcome.n, outcome.rows[:, outside]
-    if not (len(outside) if to is None else len(to)):
-        return Test("outcome", float("nan"), (0, n - 1), 1.0)
-    turn = None if to is None else to.T
-    if to is None and v.shape[1] > len(v):
-        turn = np.linalg.qr(v.T)[0]  # the same variates in as many columns as rows
-    v = v if turn is None else v @ turn
-    weighted = v * w[:, None]
-    with_v, variance = weighted.T @ y / n, float(w @ y**2) / n
-    found = canonical(np.array([[variance]]), with_v[None], weighted.T @ v / n, n - lost)
-    k = found.rank_v
-    if k and found.rank_u:
-        to_y = np.zeros((k, outcome.rows.shape[1]))
-        to_y[:, outside] = found.y_from_v if turn is None else found.y_from_v @ turn.T
-        dependence = outcome.dependence(found.x_from_u, to_y, found.correlations)
-        found = found if dependence is None else found.with_dependence(dependence)
-    df: tuple[float, float] = (k, found.n - k - 1)
-    if df[1] <= 0 or not k:
-        return Test("outcome", float("nan"), df, 1.0)
-    share = min(float(np.sum((found.y_from_v @ with_v) ** 2)) / variance, 1 - 1e-12) if found.rank_u else 0.0
-    f = share / (1 - share) * df[1] / k
-    if found.dependence is not None:
-        _, noise, spread = found.dependence.at(0)
-        df = (k / spread, 1 / (1 / df[1] + 1 / noise))
-    return Test("outcome", f, df, float(stats.f.sf(f, *df)))
-
 
 # ---- what to do next
 
@@ -132,26 +94,6 @@ ADVICE = {
     Verdict.NOTHING_SHARED: "The views are taken to share nothing (no correlation was found, or rank=0): U is S1.",
 }
 """What each verdict means, in words."""
-
-
-@storable
-@dataclass(frozen=True)
-class IdentifiedSet:
-    """All admissible Cov(S1) = top - rows T rows', 0 <= T <= I, entry by entry: rows (d, r), top (d, d)."""
-
-    rows: Array
-    top: Spread
-
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper end of every entry, (d, d) each."""
-        low, high = range_of_products(self.rows, self.rows)
-        return np.asarray(self.top) - high, np.asarray(self.top) - low
-
-    def variances(self) -> tuple[Array, Array]:
-        """Lower and upper end of the variances, (d,) each."""
-        top = np.array(self.top.diagonal())
-        low, high = range_of_quadratics(self.rows)
-        return top - high, top - low
 
 
 @storable

@@ -36,8 +36,6 @@ from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
 from richcomponents.pair.views import EDGE, BlockSums, Pair
 
-__all__ = ["Equations", "KnownMixing", "Spiked", "UncorrelatedOwnParts", "check_known_mixing"]
-
 INSIDE = 5e-4
 """How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
 
@@ -217,10 +215,6 @@ class Spiked(UncorrelatedOwnParts):
         return np.asarray(self._neighbours @ (rest - np.linalg.solve(top @ with_top, (rest @ with_top).mT).mT @ top))
 
 
-SAYS = "The known A does not fit the data: no admissible covariance of the shared part gives Cov(U, V) with it."
-REMEDY = "Check its sign, units and the order of columns, or leave out A=."
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KnownMixing(Equations):
     """A (d_v, d_u) in the user's columns: Cov(x, V) = S (A from_x)', in white units of V.
@@ -277,7 +271,9 @@ class KnownMixing(Equations):
         basis = np.linalg.qr(reach.T)[0]
         own = (each - each.mean(axis=0)).reshape(len(each), -1) * (len(each) - 1) / len(each)
         own = own - (own @ basis) @ basis.T
-        return 1.0, Test("known A", *against_noise(whole.ravel(), own, self.count - len(reach)), SAYS, REMEDY)
+        says = "The known A does not fit the data: no admissible covariance of the shared part gives Cov(U, V) with it."
+        remedy = "Check its sign, units and the order of columns, or leave out A=."
+        return 1.0, Test("known A", *against_noise(whole.ravel(), own, self.count - len(reach)), says, remedy)
 
 
 def check_known_mixing(canonical: Canonical, sums: BlockSums, rank: int, A: Array, dependent: bool) -> Test | None:

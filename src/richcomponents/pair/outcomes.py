@@ -29,8 +29,7 @@ import numpy as np
 from scipy import stats
 
 from richcomponents.inference.verdicts import RULES, Test, Verdict
-from richcomponents.learning.outcome import Outcome
-from richcomponents.pair.diagnostics import outcome_test
+from richcomponents.learning.outcome import Outcome, outcome_test
 from richcomponents.storage import storable
 from richcomponents.text import in_line
 
@@ -97,14 +96,11 @@ class OutcomeOnV:
 
     @property
     def fails(self) -> str:
-        """Which assumption about the outcome the data reject, in words; nothing where none is."""
-        return self.failure(self.name)
-
-    def failure(self, name: str) -> str:
-        """The same of an outcome of this name. Where nothing is shared nothing is corrected, and nothing can be wrong."""
+        """Which assumption about the outcome the data reject, in words; nothing where none is. Where nothing is shared nothing
+        is corrected, and nothing can be wrong."""
         if self.stated or self.belief > 0 or not self.rank:
             return ""
-        (u, v), name = self.letters, in_line(name)
+        (u, v), name = self.letters, in_line(self.name)
         if self.on_rest is None:
             return (
                 f"{name} goes with {v} ({self.on_shared.p_text}), and the shared part fills {v}: nothing tells whether "

@@ -21,7 +21,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT, jackknife_variance, power, symmetric
-from richcomponents.components.component import Terms
+from richcomponents.components.component import Terms, own_terms, shared_terms
 from richcomponents.components.wide import (
     Factored,
     LinearMap,
@@ -29,7 +29,6 @@ from richcomponents.components.wide import (
     Spread,
     added,
     check_entries,
-    inverse_factor,
 )
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate
@@ -42,7 +41,7 @@ from richcomponents.errors import (
     warn_user,
 )
 from richcomponents.inference.draws import Draws
-from richcomponents.inference.limits import range_of_products
+from richcomponents.inference.limits import IdentifiedSet, range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.coefficients import (
@@ -51,6 +50,7 @@ from richcomponents.learning.coefficients import (
     Coefficients,
     OnOwnPart,
     check_determined,
+    is_determined,
     on_prediction,
     simple_map,
 )
@@ -69,14 +69,10 @@ from richcomponents.pair.canonical import (
     unseen,
 )
 from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
-from richcomponents.pair.diagnostics import (
-    ADVICE,
-    Diagnostics,
-    IdentifiedSet,
-)
+from richcomponents.pair.diagnostics import ADVICE, Diagnostics
 from richcomponents.pair.equations import KnownMixing, Spiked, UncorrelatedOwnParts, check_known_mixing
 from richcomponents.pair.outcomes import OutcomeOnV
-from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A, own_terms, shared_terms
+from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
 from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
 from richcomponents.storage import storable
 
@@ -85,8 +81,6 @@ MIN_ROWS, MIN_BLOCKS = 40, 10
 
 LEAST_T = 10.0
 """Over n: T is not told from so much, and A = 1 / D has no bound."""
-
-LARGEST_STATE = MEMORY_LIMIT // 2
 
 
 @storable
@@ -179,6 +173,10 @@ class PairSolution(TwoViews):
     def reduced(self) -> bool:
         """Whether U was searched for shared directions in its principal components only."""
         return isinstance(self.cov_u, Factored)
+
+    @property
+    def _wide(self) -> Factored | None:
+        return self.cov_u if isinstance(self.cov_u, Factored) else None
 
     @cached_property
     def share(self) -> float:
@@ -331,7 +329,7 @@ class PairSolution(TwoViews):
             exchanged_=not self.exchanged_,
         )
 
-    def facing(self, key: Key) -> PairSolution:
+    def solved_for(self, key: Key) -> PairSolution:
         return self.exchanged if key == self.keys[2] else self
 
     @property
@@ -371,18 +369,13 @@ class PairSolution(TwoViews):
 
     def determined(self, covariates: int) -> bool:
         """Whether there are more independent rows than coefficients, those of the covariates included."""
-        if min(self.n, self.n if self.units is None else self.units) <= self.coefficients_wanted + covariates:
-            return False
-        if not isinstance(self.cov_u, Factored) or not self.grouped:
-            return True
-        found = inverse_factor(self.cov_u.rows)  # copies say nothing
-        return bool(found.shape[1] >= self.coefficients_wanted - self.rank)
+        return is_determined(self, self._wide, self.coefficients_wanted + covariates)
 
     def check_determined(self, key: Key, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
         if key != self.keys[1]:
-            about, determined = (self.views[0], self.d_u, self.coefficients_wanted), self.determined(covariates)
-            check_determined(self, *about, self.rank, covariates, determined=determined, reduced=self.reduced)
+            about = self.views[0], self.d_u, self.coefficients_wanted, self.rank
+            check_determined(self, self._wide, *about, covariates)
 
     def calibrate(self, key: Key, outcome: Outcome) -> Coefficients:
         """Coefficients of an outcome on a component. Log-odds : of R, and of variates of V beside it."""
@@ -496,11 +489,11 @@ class PairSolution(TwoViews):
             low, high = range_of_products(into @ root, (root @ from_u).mT)
             return into @ from_u + low, into @ from_u + high
         lift = self._widest(pair)
-        low, high = range_of_products(lift, lift)
         if what == "cov_s2":
+            low, high = range_of_products(lift, lift)
             return pair.cov_s2(none) + low, pair.cov_s2(none) + high
-        low, high = pair.cov_s1(none) - high, pair.cov_s1(none) - low
-        return (np.einsum("...ii->...i", low), np.einsum("...ii->...i", high)) if what == "var_s1" else (low, high)
+        found = IdentifiedSet(lift, pair.cov_s1(none))
+        return found.variances() if what == "var_s1" else found.ends()
 
     def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
         """What the k leading directions of S1 are read from: Cov(S1) at the share that the projector on them deserves."""
@@ -634,7 +627,7 @@ def solve_pair(
     state = data.moments(4 if fourth else 2, everything)
     sums, m, found, wide = BlockSums.of(state), min(r, MOST_CORRECTED), inner.composed(u, v), space.rows is not None
     few_rows = A is None and _too_small(second, inner.n, rank)
-    seen = np.zeros((2, len(sums.count), len(sums.count), 2 * m, 2 * m))
+    seen = np.zeros((2, 0, 0, 2 * m, 2 * m))
     if m and A is None and not few_rows:
         seen = _grams(data, state if fourth else None, second, inner, m, order)
     (cov_u, lift_u), (cov_v, lift_v) = every_column(space, second, inner, found, r)
@@ -697,7 +690,7 @@ def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical,
 def _fits(columns: int, n_blocks: int) -> bool:
     """Whether a state of order four of so many columns can be kept."""
     try:
-        Layout(columns, 4, n_blocks=n_blocks).check_memory(LARGEST_STATE)
+        Layout(columns, 4, n_blocks=n_blocks).check_memory(MEMORY_LIMIT // 2)
     except MemoryError:
         return False
     return True

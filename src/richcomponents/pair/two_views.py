@@ -1,23 +1,9 @@
-"""What every solution of U = S1 + S2, V = A S2 + S3 answers, once A, the covariances and a predictor of S2 are known.
-
-How the cumulants of S1, S2 and S3 are read off two views, once A is known or estimated:
-
-With E = U - A^+ V (S2 removed from U) the identities are, for ANY matrices B3 ... Bt,
-
-    k_t(S1) = k_t(E, U, U - B3 V, ..., U - Bt V):
-
-the first slot has no S2, the second no S3, and the others may be chosen for their small variance. B = 0 is the paper's equation
-(3) in cross form, B = the regression of U on V the control variate, which lowers the error of the tensor by a quarter to a
-half. The same holds for S3 with the views exchanged. For S2, every cross-cumulant with at least one U and one A^+ V is k_t(S2)
-(paper, equation (4)).
-
-Maps are (p, d): column j holds the weights of the observed coordinates z in coordinate j.
-"""
+"""What every solution of U = S1 + S2, V = A S2 + S3 answers, once A, the covariances and a predictor of S2 are known."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -30,43 +16,23 @@ from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.components.component import (
     Component,
     CumulantSource,
-    Term,
     Terms,
 )
 from richcomponents.components.wide import Factored, Spread, gaussian_score
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
+from richcomponents.inference.limits import IdentifiedSet
 from richcomponents.inference.verdicts import Test, verdict
 from richcomponents.moments import Moments
 from richcomponents.pair.canonical import Canonical, leftover_test, remaining_p_value
-from richcomponents.pair.diagnostics import Diagnostics, IdentifiedSet
+from richcomponents.pair.diagnostics import Diagnostics
 
 Key = Any
 """What a component is called: "S1", "S2", "S3", or a subset of the names of the views."""
 
 Target = Literal["mixing", "cov_s1", "var_s1", "cov_s2", "cov_s3"]
 """What an interval is asked for."""
-
-
-class Parts(Mapping[Any, Component]):
-    """Components by name, each made when it is asked for first: S3 has a fit of its own."""
-
-    def __init__(self, keys: Sequence[Key], made: dict[Any, Component], make: Callable[[Any], Component]) -> None:
-        self._keys, self._made, self._make = keys, made, make
-
-    def __getitem__(self, key: Key) -> Component:
-        if key not in self._keys:
-            raise KeyError(key)
-        if key not in self._made:
-            self._made[key] = self._make(key)
-        return self._made[key]
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
 
 @dataclass(frozen=True)
@@ -254,7 +220,7 @@ class TwoViews:
             return v - self.through_A(s2), Factored(np.zeros((0, v.shape[1])), self.through_A(error.lift), error.core)
         return v - self.through_A(s2), self.through_A(self.through_A(error).T)
 
-    def facing(self, key: Key) -> TwoViews:
+    def solved_for(self, key: Key) -> TwoViews:
         """The solution in which a component is S1, or S2."""
         return self
 
@@ -275,8 +241,7 @@ class TwoViews:
             cross = left @ right.T
             return symmetric(np.block([[cov_u, cross], [cross.T, cov_v]]))
         u, v = (
-            C if isinstance(C, Factored) else Factored.of(np.zeros((0, len(C)))).plus(np.eye(len(C)), C)
-            for C in (cov_u, cov_v)
+            C if isinstance(C, Factored) else Factored(np.zeros((0, len(C))), np.eye(len(C)), C) for C in (cov_u, cov_v)
         )
         k = left.shape[1]
         both = Factored(*(linalg.block_diag(a, b) for a, b in ((u.rows, v.rows), (u.lift, v.lift), (u.core, v.core))))
@@ -342,17 +307,3 @@ def checked_A(given: Any, rank: object, d_u: int, d_v: int) -> Array | None:
             "seen in V. Add columns to V, drop dependent columns of U, or give rank= if the shared part has lower rank"
         )
     return A
-
-
-def own_terms(view: Array, shared: Array, regression: Array) -> Terms:
-    """Of S1 (or S3 with the views exchanged).
-
-    view : z -> U; shared : z -> A^+ V; regression : z -> E[U | V], linear. All (p, d).
-    """
-    head = (view - shared, view)
-    return Terms(tuple((Term(1.0, head, fill),) for fill in (view - regression, view, head[0])), whole=view)
-
-
-def shared_terms(one: Array, two: Array, best: Array) -> Terms:
-    """Of S2: one : z -> U, two : z -> A^+ V, best : z -> the combination of both with the least noise."""
-    return Terms(tuple((Term(1.0, (one, two), fill),) for fill in (best, one, two)))

@@ -20,12 +20,12 @@ from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import WeakIdentificationWarning, warn_user
+from richcomponents.inference.limits import IdentifiedSet
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients, Refit
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments.data import AffineMap, Data, StateData
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank, unseen
-from richcomponents.pair.diagnostics import IdentifiedSet
 from richcomponents.pair.equations import check_known_mixing
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
 from richcomponents.pair.views import BlockSums

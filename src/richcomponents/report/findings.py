@@ -466,7 +466,7 @@ def _outcome(
     others |= {} if truth is None else {"truth": truth}
     event = name if model.contrast is None else f"{name} = {model.contrast.positive}"
     outside = [view for view in views if view not in model.component] if not isinstance(model.component, str) else []
-    failure = None if model.on_v_ is None else model.on_v_.failure(name)  # and what to do about it
+    failure = None if model.on_v_ is None else replace(model.on_v_, name=name).fails  # and what to do about it
     failure = f"{failure}. {model.on_v_.remedy}" if failure else failure
     return Outcome(
         name=name,

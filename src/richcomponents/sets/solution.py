@@ -32,6 +32,7 @@ from richcomponents.learning.coefficients import (
     LEAST_KEPT,
     Coefficients,
     check_determined,
+    is_determined,
     on_prediction,
     residual_map,
     simple_map,
@@ -493,7 +494,7 @@ class SetSolution:
     def on_v(self, outcome: Outcome) -> None:
         """Of many views there is not one other."""
 
-    def facing(self, key: Subset) -> SetSolution:
+    def solved_for(self, key: Subset) -> SetSolution:
         """Who answers for outcomes on a component."""
         return self
 
@@ -526,17 +527,16 @@ class SetSolution:
 
     def _determined(self, key: Subset, covariates: int) -> bool:
         """Whether there are more independent rows than coefficients, and rows of groups are no copies."""
-        enough = min(self.n, self.n if self.units is None else self.units) > self._wanted(key)[0] + covariates
-        if not enough or not (self._all_columns(key) and self.grouped):
-            return enough
-        whole = self.beyond[self.gauge[key]].rows
-        return bool(inverse_factor(whole).shape[1] >= np.sum(np.any(whole != 0, axis=0)))
+        return is_determined(self, self._wide(key), self._wanted(key)[0] + covariates)
+
+    def _wide(self, key: Subset) -> Factored | None:
+        """What a wide view has outside of the columns that were looked at, where its own component is asked for."""
+        return self.beyond[self.gauge[key]] if self._all_columns(key) else None
 
     def check_determined(self, key: Subset, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
         about, (wanted, shared) = (self.gauge[key], len(self.white.frames[self.gauge[key]].back)), self._wanted(key)
-        determined, reduced = self._determined(key, covariates), self._all_columns(key)
-        check_determined(self, *about, wanted, shared, covariates, determined=determined, reduced=reduced)
+        check_determined(self, self._wide(key), *about, wanted, shared, covariates)
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Least squares on the prediction of a component, between the simple one and that of the fit (learning/coefficients).
