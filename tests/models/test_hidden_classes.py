@@ -58,6 +58,23 @@ def test_weights_are_repeated_rows():
         np.testing.assert_allclose(mine, theirs, atol=1e-6)
 
 
+def test_constant_weights_change_nothing():
+    data = labs(900)[0]
+    plain = rc.ContrastiveRCA(views=D).fit(data.X)
+    for m in (2, 3, 5):
+        model = rc.ContrastiveRCA(views=D).fit(data.X, sample_weight=np.full(900, m))
+        assert len(model.classes_) == 3
+        assert model.rank_ == plain.rank_
+        np.testing.assert_allclose(model.classes_.evidence, plain.classes_.evidence, rtol=1e-6)
+        np.testing.assert_allclose(
+            model.components_["S1"].covariance, plain.components_["S1"].covariance, rtol=1e-6, atol=1e-8
+        )
+    number = np.repeat(np.arange(900), 3)  # thinned, but their copies are counted once
+    model = rc.ContrastiveRCA(views=D).fit(data.X[number], groups=number)
+    np.testing.assert_allclose(model.classes_.evidence, plain.classes_.evidence, rtol=0.1)
+    np.testing.assert_allclose(model.components_["S1"].covariance, plain.components_["S1"].covariance, atol=1e-6)
+
+
 def test_separate_labs_are_recovered_exactly():
     for k in (2, 3, 4):
         data, lab = labs(400, seed=k, k=k, scale=2.0)

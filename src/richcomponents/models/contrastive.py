@@ -171,10 +171,11 @@ class ContrastiveRCA(ComponentAnalysis):
             return None
         r = min(shared, MOST_DIRECTIONS)
         lead = AffineMap(second.mean, found.leading(r).T)
-        sample = space.data.counted_sample(lead, thinning(second.n))
+        sample = space.data.counted_sample(lead, thinning)
         if sample is None:
             return None
-        z, counts = sample[0], sample[1] * (found.n / second.n)
+        z, counts = sample
+        counts = counts * (min(found.n, len(z)) / counts.sum())  # to the number of independent rows among these
         best = find_classes(z, found.correlations[:r], counts, self.classes, self.random_state)
         if best is None:
             return None

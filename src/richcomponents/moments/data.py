@@ -496,8 +496,9 @@ class Data(Protocol):
         """All rows, mapped; None where rows are not at hand, or depend on each other."""
         return None
 
-    def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
-        """Every step-th row, mapped, and how often it counts (m,); None where rows are not at hand. Also rows of groups."""
+    def counted_sample(self, map: AffineMap, thinning: Callable[[int], int]) -> tuple[Array, Array] | None:
+        """Rows that count, mapped, and how often (m,); None where rows are not at hand. Also rows of groups. thinning : every
+        how manieth of so many rows is taken."""
         return None
 
 
@@ -579,16 +580,16 @@ class RowData:
     def sample(self, map: AffineMap) -> Array | None:
         return None if self.dependent else self.rows.mapped(map).array()
 
-    def counted_sample(self, map: AffineMap, step: int = 1) -> tuple[Array, Array] | None:
-        taken, seen = [], 0
-        for block in self.rows.mapped(map).chunks():
+    def counted_sample(self, map: AffineMap, thinning: Callable[[int], int]) -> tuple[Array, Array] | None:
+        rows, seen, taken = self.rows.mapped(map), 0, []
+        counting = (int(np.count_nonzero(block[:, -1])) for block in rows.chunks())
+        step = thinning(sum(counting) if rows.weighted else self._second.n)  # of rows, not of their copies
+        for block in rows.chunks():
+            block = block[block[:, -1] > 0] if rows.weighted else block  # what does not count may be anything
             taken.append(block[-seen % step :: step])
             seen += len(block)
-        rows = np.concatenate(taken)
-        if not self.rows.weighted:
-            return rows, np.ones(len(rows))
-        counts = rows[:, -1] > 0  # what does not count may be anything
-        return rows[counts, :-1], rows[counts, -1]
+        sample = np.concatenate(taken)
+        return (sample[:, :-1], sample[:, -1]) if rows.weighted else (sample, np.ones(len(sample)))
 
     def _pass(self, rows: Rows, order: int, shift: Array | None, label: str, pooled: bool = False) -> Moments:
         """Moments of columns the user never sees: their warnings would name nothing."""

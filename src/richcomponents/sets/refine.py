@@ -473,15 +473,15 @@ def fit_joint(
     ranks: Mapping[Subset, int],
     gauge: Mapping[Subset, str],
     *,
-    sample: Callable[[int], tuple[Array, Array] | None] = lambda step: None,
+    sample: Callable[[Callable[[int], int]], tuple[Array, Array] | None] = lambda thinning: None,
     random_state: int | None = 0,
     known: Known | None = None,
 ) -> JointFit:
     """Loadings and tensors of all components, and how sure the transformations are.
 
-    sample : step -> every step-th row (m, p) of the whitened views and how often it counts (m,), None where rows are not at
-    hand: their cumulants' full covariance then serves as weight for the transformations. known : transformations that stay as
-    they are.
+    sample : every how manieth of n rows -> rows (m, p) of the whitened views and how often they count (m,), None where rows are
+    not at hand: their cumulants' full covariance then serves as weight for the transformations. known : transformations that
+    stay as they are.
     """
     model = white_model(evidence, system, ranks, ties_of(evidence.columns, gauge, known or {}))
     if _is_large(model):
@@ -508,7 +508,7 @@ def fit_joint(
         lowest_fit = _lower_minimum(model, lowest_fit, data, random_state)
     best = levenberg_marquardt(model, lowest_fit.x, data, iterations=200)
     if rows_tell and len(data) <= min(_ROWS // 8, evidence.n // 4):  # else their covariance is mostly noise
-        rows = sample(max(1, evidence.n // _ROWS))
+        rows = sample(lambda n: max(1, n // _ROWS))
         if rows is not None:
             best = polished(model, best, data, evidence, *rows)
     return JointFit(model.split(best.x), *relative_errors(model, best.x, gauge))
