@@ -379,3 +379,29 @@ def test_the_test_of_the_held_out_controls_is_what_their_table_says(strength):
     (test,) = [one for one in found.tests_ if one.name == "held-out controls"]
     p = found.control_effects_.p_value
     np.testing.assert_allclose(test.p_value, min(1.0, len(p) * p.min()), rtol=1e-9)
+
+
+# ---- copies
+
+
+@pytest.mark.parametrize("control", ["copy", "other units", "sum"])
+def test_a_control_that_is_made_of_tests_is_refused_by_name(data, control):
+    made = {"copy": data.X[:, 0], "other units": 2 * data.X[:, 0] - 7, "sum": data.X[:, 0] + data.X[:, 1]}[control]
+    X, named = np.column_stack([data.X, made]), "column 'x12'"
+    for table in (X, rc.Moments.of(X, 4)):
+        with pytest.warns(rc.SpecificationWarning, match=named):
+            rca(6, 7).fit_data(table)
+    with pytest.warns(rc.SpecificationWarning), pytest.raises(rc.DataError, match=named):
+        rc.ExposureEffects(rca=rca(6, 7)).fit(X, data.y)
+
+
+def test_views_that_are_the_same_columns_are_refused_by_name(data):
+    X = np.column_stack([data.X[:, :6], data.X[:, :6]])
+    with pytest.warns(rc.SpecificationWarning), pytest.raises(rc.DataError, match=r"'x0' .* 'x6'.*; and 1 more"):
+        rc.ExposureEffects(rca=rca()).fit(X, data.y)
+
+
+def test_a_control_twice_changes_nothing(data, model):
+    twice = rc.ExposureEffects(rca=rca(6, 7)).fit(np.column_stack([data.X, data.X[:, 7]]), data.y)
+    np.testing.assert_allclose(twice.coef_, model.coef_, atol=1e-6)
+    assert twice.verdict_ == model.verdict_

@@ -204,6 +204,10 @@ class ExposureEffects(Estimator):
         wide_u, wide_v = (isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v))
         on_u = Coordinates(found.x_from_u[:paired], found.u_from_x[:, :paired])
         on_v = Coordinates(found.y_from_v, found.v_from_y)
+        if not (wide_u or wide_v) and (copies := model.fitted_.design.copies(data.moments(2))):
+            raise DataError(
+                f"{copies}: what the exposure changes in a test it changes in such a control, too: take it out of a view"
+            )
         if not wide_v:
             on_v = Coordinates.of_columns(np.asarray(solution.cov_v))
         if not wide_u and len(u) + len(v) <= MOST_COMPARED:

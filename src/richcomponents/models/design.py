@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
 
 from richcomponents.algebra import IntArray
+from richcomponents.algebra.arrays import RANK_TOLERANCE, whitening
 from richcomponents.data.cells import declared_order
 from richcomponents.data.classes import Levels
 from richcomponents.data.rows import Rows, open_source
@@ -24,6 +25,7 @@ from richcomponents.data.table import Views, are_tables, check_outcome, chosen_c
 from richcomponents.errors import DataError
 from richcomponents.models.estimator import refuse_state
 from richcomponents.moments import Moments
+from richcomponents.moments.data import standardised
 from richcomponents.storage import storable
 from richcomponents.text import in_line
 
@@ -91,6 +93,23 @@ class Design:
         """{view: its columns among those of all views side by side}."""
         ends = np.cumsum([0, *map(len, self.views.columns.values())]).tolist()
         return {name: slice(*part) for name, part in zip(self.views.columns, pairwise(ends), strict=True)}
+
+    def copies(self, second: Moments) -> str:
+        """In words, which columns are exact linear functions of the columns of another view, a copy or a sum; empty where none
+        is. second : moments of the columns of all views side by side."""
+        C, pairs = standardised(second.covariance())[1], dict[frozenset[int], str]()
+        if second.n <= len(C) + 1:  # so few rows make any column one
+            return ""
+        for (_, here), (view, there) in permutations(self.places().items(), 2):
+            explained = np.sum((whitening(C[there, there])[0] @ C[there, here]) ** 2, axis=0)
+            for at in here.start + np.flatnonzero(explained > 1 - RANK_TOLERANCE):
+                nearest = there.start + int(np.argmax(np.abs(C[there, at])))
+                told = f"{self.describe(int(at))} is an exact linear function of {self.describe(nearest)}"
+                if abs(C[nearest, at]) < 1 - RANK_TOLERANCE:
+                    told = f"{self.describe(int(at))} is an exact linear function of columns of {view!r}"
+                pairs.setdefault(frozenset((int(at), nearest)), told)
+        named = list(pairs.values())
+        return "; ".join(named[:5]) + (f"; and {len(named) - 5} more" if len(named) > 5 else "")
 
     def side_by_side(self) -> Views:
         """The views by the places of their columns side by side, covariates behind them."""

@@ -42,6 +42,7 @@ from richcomponents.errors import (
     DataError,
     MissingValueError,
     SampleSizeWarning,
+    SpecificationWarning,
     constants_told_later,
     warn_user,
 )
@@ -512,6 +513,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """The columns to look at: of wide views their principal components, at least so many as a rank that is a number."""
         space = searched(data, design, rank)
         _warn_of_constants(design, space.data.moments(2).variances if space.rows is None else space.rows.var(axis=0))
+        if space.rows is None and (copies := design.copies(space.data.moments(2))):
+            warn_user(f"{copies}: all of it is shared, and nothing is its own", SpecificationWarning)
         return space
 
     # ---- values of the components
