@@ -136,6 +136,8 @@ def in_order_of(table: object, values: Any, what: str, samples: Sequence[Any] | 
         return values.reindex(here)
     numbered = here.dtype.kind in "iu" and given.dtype.kind in "iu"
     if not numbered and (counts_rows(here) or counts_rows(given)):
+        bare, other = ("the table", what) if counts_rows(here) else (what, "the table")
+        warn_user(f"no sample labels in {bare}: rows are taken to be in the order of {other}", UserWarning)
         return values
     unknown = given.difference(here, sort=False)
     raise DataError(
