@@ -405,3 +405,57 @@ def test_a_control_twice_changes_nothing(data, model):
     twice = rc.ExposureEffects(rca=rca(6, 7)).fit(np.column_stack([data.X, data.X[:, 7]]), data.y)
     np.testing.assert_allclose(twice.coef_, model.coef_, atol=1e-6)
     assert twice.verdict_ == model.verdict_
+
+
+# ---- rows
+
+
+def test_copies_of_rows_are_one_sample():
+    rng = np.random.default_rng(0)
+    X, y, number = rng.normal(size=(80, 12)), rng.normal(size=80), np.repeat(np.arange(80), 5)
+    with pytest.warns(rc.SampleSizeWarning, match=r"320 of 400 rows are exact copies .* 80 independent.*groups="):
+        plain = rc.ExposureEffects(rca=rca()).fit(X[number], y[number])
+    grouped = rc.ExposureEffects(rca=rca()).fit(X[number], y[number], groups=number)
+    assert plain.verdict_ == grouped.verdict_
+    np.testing.assert_allclose(plain.coef_, grouped.coef_, rtol=1e-9)
+    np.testing.assert_allclose(plain.effects_.standard_error, grouped.effects_.standard_error, rtol=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rc.SampleSizeWarning)  # few values repeat by chance
+        rca().fit(rng.integers(2, size=(400, 12)).astype(float))
+        rca().fit(X[number], groups=number)
+
+
+def test_rows_that_do_not_count_fill_no_block(data, model):
+    weight = np.tile([0, 3], 600)
+    half = rc.ExposureEffects(rca=rca()).fit(data.X, data.y, sample_weight=weight)
+    alone = rc.ExposureEffects(rca=rca()).fit(data.X[1::2], data.y[1::2])
+    np.testing.assert_allclose(half.coef_, alone.coef_, atol=0.05)
+
+
+def test_classes_are_those_of_the_rows_that_are_left(data):
+    table = pd.DataFrame(data.X.copy(), columns=[f"c{i}" for i in range(12)])
+    table["state"] = np.where(data.y > np.median(data.y), "Impaired", "Normal")
+    ill = np.flatnonzero(table["state"] == "Impaired")
+    views = {"tests": [f"c{i}" for i in range(6)], "controls": [f"c{i}" for i in range(6, 12)]}
+    model = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=views, missing="drop"), exposure="state")
+    for left, y in ((2, None), (30, None), (30, "apart")):
+        gaps = table.copy()
+        gaps.iloc[ill[left:], 0] = np.nan
+        of = clone(model).set_params(exposure="state" if y is None else None)
+        X, y = (gaps, None) if y is None else (gaps.drop(columns="state"), gaps["state"])
+        if left == 2:
+            with pytest.raises(rc.DataError, match="in 2 rows only"), pytest.warns(rc.MissingValueWarning):
+                of.fit(X, y)
+            continue
+        with pytest.warns(rc.MissingValueWarning):
+            of.fit(X, y)
+        assert "Impaired (30 rows) against Normal (600 rows)" in of.notes_[0]
+    with pytest.warns(rc.MissingValueWarning):
+        fit = rc.ContrastiveRCA(views=views, missing="drop", covariates=["state"]).fit(gaps)
+    assert "Impaired (30 rows) against Normal (600 rows)" in str(fit.summary())
+
+
+def test_labels_that_are_on_one_side_only_are_said(data):
+    X, y = pd.DataFrame(data.X, index=[f"s{i}" for i in range(1200)]), pd.Series(data.y)
+    with pytest.warns(UserWarning, match="no sample labels in y: rows are taken to be in the order of the table"):
+        rc.ExposureEffects(rca=rca()).fit(X, y)

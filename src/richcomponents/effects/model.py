@@ -27,14 +27,14 @@ from richcomponents.errors import (
 )
 from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.design import Design, including_views
+from richcomponents.models.design import Design, including_views, names_columns
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
-from richcomponents.models.gaps import without_gaps
+from richcomponents.models.gaps import complete_rows, say_dropped, taken, without_gaps
 from richcomponents.models.general import RCA
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
-from richcomponents.moments.data import Data, RowData, equivalent_rows
+from richcomponents.moments.data import Data, RowData, equivalent_rows, groups_of_copies
 from richcomponents.notebook import Summary, Table
 from richcomponents.pair.solution import PairSolution
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
@@ -135,6 +135,7 @@ class ExposureEffects(Estimator):
             table = table if sample_weight is None else table.weighted_by(sample_weight)
             if table.rereadable:
                 table, groups, *_ = without_gaps(table, used, design, table.group_labels(groups), model.missing)
+                groups = groups_of_copies(table.select(design.columns), groups)
             else:  # one pass is all there is: sums suffice, of the columns that are used
                 with constants_told_later():
                     table = Moments.of(table.select(used), n_blocks=model.n_blocks, groups=groups, progress=progress)
@@ -194,6 +195,13 @@ class ExposureEffects(Estimator):
             chosen = {tests: [*views[tests].tolist(), *instruments], " and ".join(controls): against}
             if instruments or list(chosen) != list(views.names):
                 table, design = model.lay_out(found.table, found.columns, chosen)
+        if model.missing == "drop" and isinstance(table, Rows) and table.rereadable:
+            keep = complete_rows(table.select(np.concatenate([design.used, found.columns])))
+            if not keep.all():  # classes are those of the rows that are left
+                say_dropped(int(keep.sum()), len(keep))
+                groups, weight = (one if isinstance(one, str) else taken(one, keep) for one in (groups, weight))
+                y = y if y is None or names_columns(found.table, y) else taken(y, keep)
+                return self._read(model, self._open(X, reset=False).kept(keep), y, groups, weight, reset=False)
         return found, table, design, groups, weight
 
     def _problem(self, data: Data, table: Rows | Moments, groups: object) -> Problem:
@@ -226,6 +234,8 @@ class ExposureEffects(Estimator):
             if chosen.weighted:
                 rows, weight = rows[:, :-1], rows[:, -1]
             weight, blocks = np.broadcast_to(weight, len(rows)), block_numbers(len(rows), model.n_blocks, groups)
+            counts = weight > 0  # what does not count may be anything, and fills no block
+            rows, weight, blocks = rows[counts], weight[counts], blocks[counts]
         left = unexplained(rows[:, len(u) + len(v) :], weight)[-q:]
         if left.min() < 1e-9:  # but for rounding
             one = self.exposures_[np.argmin(left)]

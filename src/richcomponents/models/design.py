@@ -8,7 +8,7 @@ put behind the columns, and so is an outcome in memory. The same columns are fou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, permutations
 from typing import Any
@@ -146,6 +146,17 @@ class Design:
         named = [str(self.views.feature_names[c]) for c in self.known] if self.named else []
         numbers = [in_line(name) for name in named if name not in texts]
         return [f"Covariate{'s' if len(numbers) > 1 else ''}: {listed(numbers, 12)}."] if numbers else []
+
+    def counted(self, rows: Rows) -> Design:
+        """With the levels of covariates counted in these rows."""
+
+        def counted(levels: Levels) -> Levels:
+            table = rows.select(list(levels.columns)).array()[:, : len(levels.columns)]
+            counts = np.append(len(table) - np.nansum(table), np.nansum(table, axis=0)).astype(int)
+            return replace(levels, counts=tuple(counts.tolist()))
+
+        added = (one if one.levels is None else replace(one, levels=counted(one.levels)) for one in self.added)
+        return replace(self, added=tuple(added))
 
     def found_in(self, table: Rows | Moments, outcome: object = None, *, gaps: bool = False) -> Any:
         """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values.

@@ -62,6 +62,7 @@ from richcomponents.moments.data import (
     RowData,
     RowUnits,
     StateData,
+    groups_of_copies,
     lost_rows,
     partial_out_rows,
 )
@@ -290,6 +291,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             state, note = read_once(both.select(columns), self.missing, self._state_order, **options)
             return self._fit_state(state, design, y is not None, note, quiet)
         both, groups, at, note = without_gaps(both, columns, design, groups, self.missing)
+        design = design if at is None else design.counted(both)
+        groups = groups_of_copies(both.select(design.columns), groups)
         whole = both.select(columns)
         if every_row and not whole.held:
             whole = Rows(ArraySource(whole.array(), whole.names))

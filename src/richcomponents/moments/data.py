@@ -51,7 +51,7 @@ from richcomponents.algebra import Array, IntArray, column_numbers, packed_rank
 from richcomponents.algebra.arrays import LEAF, one_blas_thread, whitening
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.moments.accumulator import column_means, first_means, reduce_rows
 from richcomponents.moments.kernel import block_numbers
 from richcomponents.moments.state import Moments
@@ -349,6 +349,31 @@ def _refuse_one(units: IntArray, n: int, kind: str) -> None:
             f"all {n} rows belong to one {kind}: tests and standard errors compare groups, and need at least two. Leave out "
             "groups= if the rows are independent"
         )
+
+
+def groups_of_copies(views: Rows, groups: object) -> object:
+    """Groups of rows that repeat each other, where none are given: copies are one sample, however often they stand in a table.
+
+    views : in memory. Rows of a few values repeat by chance: copies are told where one column alone tells all others apart.
+    """
+    if groups is not None or not views.held:
+        return groups
+    table = views.array()[:, : views.width]
+    place = number = np.zeros(0, dtype=np.int64)
+    for column in table.T:
+        first, which = np.unique(column, return_index=True, return_inverse=True)[1:]
+        if len(first) > len(place):
+            place, number = first, which
+        if len(place) == len(table):
+            return None
+    if len(place) < 2 or not np.array_equal(table[place][number], table):
+        return None
+    warn_user(
+        f"{len(table) - len(place)} of {len(table)} rows are exact copies of others: these are taken as {len(place)} "
+        "independent rows, copies as one. Where rows of one sample are not all the same, say which belong together: groups=",
+        SampleSizeWarning,
+    )
+    return np.argsort(np.argsort(place))[number]  # in the order of the rows
 
 
 @storable
