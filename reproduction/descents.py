@@ -6,15 +6,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from reproduction.settings import Array
 from richcomponents import Component
-from richcomponents.algebra import IntArray
-from richcomponents.learning.ising import MAX_COUPLING, coupling_matrix, neighbours, unit_diagonal
 from richcomponents.paper.gradient import LogisticLikelihood, logistic_steps
 from richcomponents.paper.ising import pair_gradient
 from richcomponents.paper.steps import SGDResult, robbins_monro, sgd
+
+IntArray = NDArray[np.int64]
+MOST = 4.0
+"""Couplings stay below, as in the library's fits."""
+
+
+def coupling_matrix(d: int, edges: IntArray, couplings: Array) -> Array:
+    """Symmetric, (d, d)."""
+    J = np.zeros((d, d))
+    J[edges[:, 0], edges[:, 1]] = J[edges[:, 1], edges[:, 0]] = couplings
+    return J
 
 
 def exact_logistic(
@@ -84,7 +94,10 @@ def taylor_ising(
     cumulants of 100 rows.
     """
     rows = (rows - component.mean) / np.sqrt(component.variance)
-    shift = unit_diagonal(component.covariance) - rows.T @ rows / len(rows)
+    size = np.sqrt(component.variance)
+    pairs = np.clip(component.covariance / np.outer(size, size), -1.0, 1.0)
+    np.fill_diagonal(pairs, 1.0)
+    shift = pairs - rows.T @ rows / len(rows)
 
     def gradient(J: Array, chosen: IntArray) -> Array:
         second = rows[chosen].T @ rows[chosen] / len(chosen) + shift
@@ -105,7 +118,7 @@ def _steps(
 ) -> SGDResult:
     """Curvature: node i adds at most E[x x'], x its neighbours, of trace deg_i; an edge has two nodes."""
     n, d = shape
-    degree = max((len(near) for near in neighbours(d, edges)), default=0)
+    degree = int(np.bincount(edges.ravel(), minlength=d).max())
     return sgd(
         gradient,
         np.zeros(len(edges)),
@@ -113,6 +126,6 @@ def _steps(
         batch_size=batch_size,
         n_steps=n_steps,
         step_size=robbins_monro(0.0, degree + ridge) if degree else 0.1,
-        projection=lambda J: np.clip(J, -MAX_COUPLING, MAX_COUPLING),
+        projection=lambda J: np.clip(J, -MOST, MOST),
         random_state=random_state,
     )

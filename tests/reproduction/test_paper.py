@@ -178,7 +178,7 @@ def test_columns_of_words_are_no_markers(tmp_path):
 def test_biomarkers_of_the_user(tmp_path):
     data, pheno = marker_files(tmp_path)
     rows = measured(tmp_path / "out", ["biomarkers"], data=data, pheno=pheno)
-    assert len(rows) == 2 * 2 * 9
+    assert len(rows) == 2 * 2 * 10
     assert len({row["case"] for row in rows}) == 1
     assert rows[0]["case"].startswith("markers ")
 
