@@ -232,7 +232,7 @@ def test_effects_on_a_component_of_many_views():
     turned = rc.ContrastiveRCA(views={"a and c": [*views["a"], *views["c"]], "b": views["b"]})
     second = rc.ExposureEffects(rca=turned, component="S3").fit(X, y)
     np.testing.assert_allclose(second.coef_, model.coef_, rtol=1e-9)
-    with pytest.raises(rc.DataError, match="none is left as controls"):
+    with pytest.raises(rc.DataError, match="lives in all views: name one that leaves controls"):
         rc.ExposureEffects(rca=rc.RCA(views=views), component=("a", "b", "c")).fit(X, y)
 
 

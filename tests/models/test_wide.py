@@ -307,8 +307,9 @@ def test_no_prediction_keeps_so_little_that_coefficients_explode():
     model = rc.RCA(views=data.views, sets=THREE).fit(data.X)
     found, y = model.solution_, data.components[("a",)][:, 0]
     before = model.calibrate(data.X, y, ("a",)).coef
-    small = {**found.covariances, ("a",): found.covariances[("a",)] * np.array([[1.0, 1e-3], [1e-3, 1e-6]])}
-    model.fitted_ = model.fitted_.solved(replace(found, covariances=small))
+    own = found.fitted.covariances
+    small = {**own, ("a",): own[("a",)] * np.array([[1.0, 1e-3], [1e-3, 1e-6]])}
+    model.fitted_ = model.fitted_.solved(replace(found, fitted=replace(found.fitted, covariances=small)))
     after = model.calibrate(data.X, y, ("a",)).coef
     assert np.abs(after).max() < 11 * np.abs(before).max()
 

@@ -688,7 +688,14 @@ class SetSolution:
 
 
 def _of_textbook(
-    error: Array, degrees: int, solved: Coefficients, _: Outcome, *, grouped: bool, replicates: Array | None, **__: Any
+    error: Array,
+    degrees: int,
+    solved: Coefficients,
+    _: Outcome,
+    *,
+    grouped: bool,
+    replicates: Array | None = None,
+    **__: Any,
 ) -> Estimate:
     """On all columns of a wide view errors are those of the textbook, which take samples for independent: none with groups."""
     error = error if replicates is None else jackknife_error(replicates)
