@@ -646,7 +646,7 @@ class SetSolution:
 
         safe = Draws.certain(simple(self.state), np.stack([simple(self.state.without([b])) for b in self.blocks]))
         full = Draws.certain(fit(self.fitted), np.stack([fit(self._fitted_without(b)) for b in self.blocks]))
-        share = share_of(safe.map(projector), full.map(projector), float(not self.leaves_open(key)))
+        share = share_of(safe.map(projector), full.map(projector), 1.0)
         return safe.value + share * (full.value - safe.value), share
 
     def moment_draws(self, key: Subset, mean_fixed: bool) -> None:
