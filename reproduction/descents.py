@@ -50,7 +50,7 @@ def exact_logistic(
     def gradient(theta: Array, rows: IntArray) -> Array:
         a, q = frame.split(theta)
         gap = expit(a + design[rows] @ q) - y[rows]
-        by_q = design[rows].T @ gap / len(rows) + alpha * (frame.root.T @ (frame.root @ q))
+        by_q = design[rows].T @ gap / len(rows) + frame.root.T @ (frame.penalty * (frame.root @ q))
         return np.concatenate([[gap.mean()], by_q]) if fit_intercept else by_q
 
     return logistic_steps(gradient, frame, n, batch_size, n_steps, random_state, None), frame

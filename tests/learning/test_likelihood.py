@@ -54,7 +54,7 @@ def test_logistic_regression_from_moments(component, data):
     assert fit.theta[1:] == pytest.approx(data.beta, abs=0.25)
 
 
-def test_many_parameters_use_power_iterations(component):
+def test_curvatures_of_many_parameters(component):
     """150 parameters that add up to the 4 coefficients."""
     spread = np.random.default_rng(0).normal(size=(150, 4)) / 12
 

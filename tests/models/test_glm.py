@@ -9,12 +9,7 @@ from scipy.special import ndtr
 
 import richcomponents as rc
 from richcomponents import baselines
-from richcomponents.components import Component
 from richcomponents.datasets import make_contrastive
-from richcomponents.learning.families import Poisson, Probit
-from richcomponents.learning.glm import ridge_glm
-from richcomponents.learning.logistic import match_tilt
-from richcomponents.models.glm import toward_simple
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 FAMILIES = ("poisson", "negative binomial", "logistic", "probit", "multinomial")
@@ -181,71 +176,15 @@ def test_what_is_refused(data, rca):
         glm("poisson", y, alpha=-1)
 
 
-def test_correction_stops_where_shrinking_ends():
-    """Between the simple and the corrected coefficients, nearest to the shrunken ones; never outside."""
-    simple, corrected = np.array([0.6, 0.0]), np.array([1.0, 0.0])
-    assert [toward_simple(simple, corrected, shrunk) for shrunk in (0.0, 0.6, 0.8, 1.0)] == pytest.approx(
-        [0, 0, 0.5, 1]
-    )
-    assert toward_simple(simple, simple, 0.5) == 1.0
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(20_000, 4))
-    fits = [
-        ridge_glm([x[:n]], rng.poisson(np.exp(0.5 * x[:n, 0])).astype(float), Poisson(), 1e-6)
-        for n in (30, 300, 20_000)
-    ]
-    shares = [fit.shrinkage(x[:n]) for fit, n in zip(fits, (30, 300, 20_000), strict=True)]
-    assert 0 <= shares[0] < shares[1] < shares[2] < 1
-    assert shares[2] > 0.99
-
-
-@pytest.mark.parametrize(("family", "power"), [(Poisson(), 0), (Probit(), 1)])
-def test_shrinking_comes_before_the_correction(family, power):
-    """Log links are corrected linearly; probits by c(q) = 1 / sqrt(1 - q) besides, and q shrinks with the square."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(400, 3))
-    fit = ridge_glm([x], (rng.normal(size=400) < 0.7 * x[:, 0]).astype(float), family, 1e-6)
-    shrunk, q = fit.shrinkage(x), 0.6
-    expected = shrunk * ((1 - q) / (1 - shrunk**2 * q)) ** (power / 2)
-    assert 0.5 < shrunk < 1
-    assert fit.corrected_length(x, q) == pytest.approx(expected, rel=1e-12)
-    assert fit.corrected_length(x, 0.0) == shrunk
-
-
-def test_cumulants_move_counts_only_as_far_as_they_contradict_the_fit():
-    """Between the fit and the solution of grad K = tilt: all the way without noise, not at all where it is all noise; what
-    is not followed stays in the error."""
-    S = np.random.default_rng(0).exponential(size=(20_000, 2))
-    component = Component.of_samples(S, order=4)
-    theta, start = np.array([0.2, -0.1]), np.array([0.25, -0.15])
-    tilt = 1 / (1 - theta) - 1  # grad K of exponential columns
-    blocks = len(component.source.blocks)
-
-    def matched(noise):
-        signs = np.where(np.arange(blocks) % 2, 1.0, -1.0)[:, None]
-        without = np.tile(tilt, (blocks, 1)) + noise * signs, np.tile(start, (blocks, 1))
-        return match_tilt(component, component.covariance, tilt, start, without)
-
-    (all_of_it, error), *between, (nothing, all_in_error) = [matched(noise) for noise in (0.0, 0.004, 0.006, 1.0)]
-    np.testing.assert_allclose(all_of_it, theta, atol=0.02)
-    np.testing.assert_array_equal(nothing, start)
-    shares = [(found - start) / (all_of_it - start) for found, _ in between]
-    np.testing.assert_allclose(np.ptp(shares, axis=1), 0, atol=1e-9)
-    assert 1 > shares[0][0] > shares[1][0] > 0
-    held_back = np.hypot(error, all_of_it - start)
-    np.testing.assert_allclose(all_in_error, held_back, rtol=0.02)
-
-
 def test_units_do_not_decide_how_far_the_correction_goes():
     data = make_contrastive(300, d=4, S2="skewed", A="good", random_state=2)
     y, _ = outcome("poisson", data.S1)
-    units = np.array([1.0, 4.0, 0.25, 1.0, 1.0, 1.0, 1.0, 1.0])
+    units = np.array([1.0, 1e6, 1e-6, 1.0, 1.0, 1e-6, 1e6, 1.0])
     plain, scaled = (
-        rc.ComponentGLM("poisson", rca=rc.ContrastiveRCA(views=4), alpha=0.0).fit(X, y)
-        for X in (data.X, data.X * units)
+        rc.ComponentGLM("poisson", rca=rc.ContrastiveRCA(views=4)).fit(X, y) for X in (data.X, data.X * units)
     )
     assert np.linalg.norm(plain.coef_ - plain.residualised_) > 0.02
-    np.testing.assert_allclose(scaled.coef_ * units[:4], plain.coef_, atol=3e-4)
+    np.testing.assert_allclose(scaled.coef_ * units[:4], plain.coef_, rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -36,18 +36,20 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
 from richcomponents.components import Component
-from richcomponents.learning.polynomials import gaussian_points, moments_along, monomials, most_variables, stencil
+from richcomponents.learning.polynomials import (
+    exponents,
+    gaussian_points,
+    moments_along,
+    monomials,
+    most_variables,
+    series,
+)
 
 LogLikelihood = Callable[[Array, Array], Any]
 """theta (p,), samples (m, d) -> (m,)."""
 
 _STEP = 1e-5  # of differences by theta, relative to a parameter above one
 _MIXED = 1e-3  # of differences by theta and s
-_SEEN = 1e-4  # of the largest singular value, below which a direction is rounding
-_SHARED = 0.99  # eigenvalue of the mean projector from which a direction is in all spans
-_ACROSS = 0.5  # standard deviations of a step across the directions
-_POINTS, _LINES = 24, 3  # where directions are looked for: samples, directions of theta
-_TEST_RESTS = 4  # across the directions, where the error is looked at
 
 
 class Mean(Protocol):
@@ -132,8 +134,9 @@ class SampleMean:
 @dataclass(frozen=True)
 class Rule:
     """E[f(s)] ~ weights @ f(points), f = log L at theta; E[grad] ~ by_theta @ grad f(around): (m,), (m, d), and (l,), (l,
-    d)."""
+    d); directions (k, q) : in which the gradient is not linear, orthonormal in standardised coordinates."""
 
+    directions: Array
     points: Array
     weights: Array
     around: Array
@@ -150,7 +153,7 @@ class MomentMean:
     log_likelihood: Differentiated
     component: Component
     degree: int = 3
-    _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    _last: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # ---- what is asked
 
@@ -166,16 +169,21 @@ class MomentMean:
     def error(self, theta: Array) -> float:
         """Root mean square of what the polynomials miss of the gradient if s were Gaussian, over all parameters, but for what
         is odd in r: its mean is zero."""
-        Q, t = self.directions(theta), self._stencil(theta)
-        z, weights = gaussian_points(Q.shape[1])
-        from_nodes = monomials(z, t.powers) @ t.coefficients(self.degree + 1)
-        fitted = from_nodes @ self.log_likelihood.by_sample(theta, self._at(t.nodes @ Q.T))
-        rests = np.random.default_rng(1).normal(size=(_TEST_RESTS if Q.shape[1] < len(Q) else 1, len(Q)))
+        rule, degree = self.rule(theta), self.degree + 1
+        Q, q = rule.directions, rule.directions.shape[1]
+        z, weights = gaussian_points(q, degree, seed=1)
+        from_nodes = monomials(z, exponents(q, degree)) @ series(q, degree, degree)
+        fitted = from_nodes @ self.log_likelihood.by_sample(theta, rule.points)
+        rests = np.random.default_rng(1).normal(size=(4 if q < len(Q) else 1, len(Q)))
         missed = 0.0
         for r in rests - rests @ Q @ Q.T:
             both = [self.log_likelihood.by_sample(theta, self._at(z @ Q.T + side * r)) for side in (-1, 1)]
             missed += float(np.sum(weights @ ((both[0] + both[1]) / 2 - fitted) ** 2)) / len(rests)
         return float(np.sqrt(missed))
+
+    def directions(self, theta: Array) -> Array:
+        """(k, q), orthonormal in standardised coordinates: those in which the gradient is not linear."""
+        return self.rule(theta).directions
 
     # ---- how
 
@@ -194,37 +202,40 @@ class MomentMean:
             at = ", ".join(f"{number:.3g}" for number in x[int(np.argmin(np.isfinite(values)))])
             raise FloatingPointError(
                 f"log_likelihood is not finite at s = ({at}), which lies where the component does or near it, at theta = "
-                f"{np.array2string(theta, precision=3, threshold=8)}: write it for all real s (and y), keep theta in its "
-                "domain by confine= or another parametrisation (logarithms), and leave out terms without theta"
+                f"{np.array2string(theta, precision=3, threshold=8)}: write it for all real s (and y), with parameters that "
+                "may be any number (logarithms of positive ones), and leave out terms without theta"
             )
         return values
 
-    def directions(self, theta: Array) -> Array:
-        """(k, q), orthonormal in standardised coordinates: those in which the gradient is not linear."""
-        key = theta.tobytes()
-        if self._kept.get("directions", (None,))[0] != key:
-            self._kept["directions"] = key, self._found_directions(theta)
-        return np.asarray(self._kept["directions"][1])
+    def rule(self, theta: Array) -> Rule:
+        """At theta; the last one is kept while the directions stay."""
+        last, key = self._last.get("rule"), theta.tobytes()
+        if self._last.get("theta") != key:
+            Q = self._bent(theta)
+            if last is None or not np.array_equal(Q, last.directions):
+                self._last["rule"] = self._made_rule(Q)
+            self._last["theta"] = key
+        rule: Rule = self._last["rule"]
+        return rule
 
-    def _found_directions(self, theta: Array) -> Array:
-        k = len(self._white[0])
-        rng = np.random.default_rng(0)
-        w = rng.normal(size=(_POINTS, k))
+    def _bent(self, theta: Array) -> Array:
+        """The directions: those in the span of d/ds d/du log L for each of a few directions u of theta."""
+        k, rng = len(self._white[0]), np.random.default_rng(0)
+        w = rng.normal(size=(24, k))
         shifts = np.vstack([np.eye(k), -np.eye(k)]) * _MIXED
         x = self._at((w[:, None, :] + shifts[None]).reshape(-1, k))
-        projector, energy = np.zeros((k, k)), np.zeros((k, k))
-        lines = rng.normal(size=(_LINES, len(theta)))
-        for u in lines / np.linalg.norm(lines, axis=1, keepdims=True):
-            step = _MIXED * max(1.0, float(np.abs(theta).max(initial=0.0))) * u
+        projectors, energy = [], np.zeros((k, k))
+        for u in rng.normal(size=(3, len(theta))):
+            step = _MIXED * max(1.0, float(np.abs(theta).max(initial=0.0))) * u / np.linalg.norm(u)
             change = self._finite(theta + step, x) - self._finite(theta - step, x)
-            change = change.reshape(_POINTS, 2, k)
+            change = change.reshape(len(w), 2, k)
             slopes = (change[:, 0] - change[:, 1]) / (4 * _MIXED * np.linalg.norm(step))  # d/dw d/du log L, (points, k)
             _, sizes, rows = np.linalg.svd(slopes, full_matrices=False)
-            seen = rows[sizes > _SEEN * max(float(sizes[0]), 1e-12)]
-            projector += seen.T @ seen / _LINES
+            seen = rows[sizes > 1e-4 * max(float(sizes[0]), 1e-12)]  # the others are rounding
+            projectors.append(seen.T @ seen)
             energy += slopes.T @ slopes
-        values, vectors = np.linalg.eigh(projector)
-        found = vectors[:, values > _SHARED]
+        values, vectors = np.linalg.eigh(np.mean(projectors, axis=0))
+        found = vectors[:, values > 0.99]  # in all spans
         limit = most_variables(self.degree + 1)
         if found.shape[1] == 0:
             return np.eye(k)[:, :1]
@@ -236,29 +247,17 @@ class MomentMean:
         left, _, right = np.linalg.svd(found.T @ rng.normal(size=found.shape))
         return np.asarray(found @ left @ right)
 
-    def _stencil(self, theta: Array) -> Any:
-        return stencil(self.directions(theta).shape[1], self.degree + 1)
-
-    def rule(self, theta: Array) -> Rule:
-        """At theta; kept while the directions stay."""
-        Q = self.directions(theta)
-        key = Q.tobytes()
-        if self._kept.get("rule", (None,))[0] != key:
-            self._kept["rule"] = key, self._made_rule(Q, self._stencil(theta))
-        found: Rule = self._kept["rule"][1]
-        return found
-
-    def _made_rule(self, Q: Array, nodes: Any) -> Rule:
-        white, _ = self._white
-        scalars, vectors = moments_along(self.component, white.T @ Q, self.degree)
-        level = nodes.coefficients(self.degree + 1).T @ scalars
-        across = nodes.coefficients(self.degree).T @ vectors @ white.T  # (m, k): E[w t^alpha] at the nodes
+    def _made_rule(self, Q: Array) -> Rule:
+        (white, _), degree, q = self._white, self.degree, Q.shape[1]
+        scalars, vectors = moments_along(self.component, white.T @ Q, degree)
+        level = series(q, degree + 1, degree + 1).T @ scalars
+        across = series(q, degree, degree + 1).T @ vectors @ white.T  # (m, k): E[w t^alpha] at the nodes
         across -= across @ Q @ Q.T
         size = np.linalg.norm(across, axis=1)
-        at = nodes.nodes @ Q.T
-        kept = np.flatnonzero(size > 1e-14)
-        step = _ACROSS * across[kept] / size[kept, None]
+        at = gaussian_points(q, degree + 1)[0] @ Q.T
+        kept, half = np.flatnonzero(size > 1e-14), 0.5  # standard deviations of a step across the directions
+        step = half * across[kept] / size[kept, None]
         points = self._at(at)
         around = np.vstack([points, self._at(at[kept] + step), self._at(at[kept] - step)])
-        slope = size[kept] / (2 * _ACROSS)
-        return Rule(points, level, around, np.concatenate([level, slope, -slope]))
+        slope = size[kept] / (2 * half)
+        return Rule(Q, points, level, around, np.concatenate([level, slope, -slope]))

@@ -66,8 +66,13 @@ class Family:
         """Intercepts (m,) to begin with."""
         return np.zeros(self.predictors)
 
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """What else is fitted."""
+        return ()
+
     def adapted(self, eta: Array, y: Array) -> Family:
-        """The same with what else it has to be told, fitted at eta."""
+        """The same with its parameters fitted at eta."""
         return self
 
     def scale(self, eta: Array, y: Array) -> float:
@@ -198,6 +203,10 @@ class NegativeBinomial(Poisson):
     def weight(self, eta: Array, y: Array) -> Array:
         level = self._level(eta)
         return np.asarray((level / (1 + self.dispersion * level))[:, :, None])
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        return (self.dispersion,)
 
     def adapted(self, eta: Array, y: Array) -> NegativeBinomial:
         """The dispersion of greatest likelihood."""

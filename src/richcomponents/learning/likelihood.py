@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.learning.expectation import Differentiated, LogLikelihood, Mean, MomentMean, SampleMean
 from richcomponents.learning.polynomials import check_degree
-from richcomponents.learning.solvers import Descent, proximal_steps, shrink
+from richcomponents.learning.solvers import minimise
 from richcomponents.storage import storable
 
 SMALL = 100
@@ -27,7 +28,7 @@ SMALL = 100
 class LikelihoodFit:
     """The result of :func:`fit_likelihood`.
 
-    theta : (p,); converged : a step moves theta by less than the tolerance.
+    theta : (p,); converged : the gradient there is less than the tolerance times that at the start.
     mu, H : smallest and largest curvature of the (approximate) objective at theta.
     epsilon : estimated error of the gradient due to the polynomials, for a Gaussian component (sampling error excluded); with
     heavy tails the true error can be larger, and grow with the degree.
@@ -55,7 +56,7 @@ def fit_likelihood(
     gradient: str = "differences",
     **climb: Any,
 ) -> LikelihoodFit:
-    """Maximise E[log-likelihood] over theta by gradient steps, from the moments of a component (paper, Section 4).
+    """Maximise E[log-likelihood] over theta (L-BFGS), from the moments of a component (paper, Section 4).
 
     Parameters
     ----------
@@ -68,16 +69,14 @@ def fit_likelihood(
     start : (p,); zeros with one entry per column of the component by default.
     degree : int
         Of the polynomials that multiply s in the gradient; the component must keep cumulants of order degree + 1.
-    ridge, lasso : float or (p,)
-        Penalties ridge |theta|^2 / 2 and lasso |theta|_1, by proximal steps; arrays weigh each parameter (0 for intercepts).
-    confine : callable, optional
-        Maps theta (p,) back into the region where the polynomials hold, after every step.
+    ridge : float or (p,)
+        Penalty ridge |theta|^2 / 2; an array weighs each parameter (0 for intercepts).
     gradient : {"differences", "jax"}
         By theta; "jax" for functions written with jax.numpy, if jax is installed.
     n_restarts, restart_scale, random_state :
         For models with several maxima: further starts, `start` plus Gaussians of this standard deviation; the best is kept.
     max_iter, tol :
-        Of each climb: 2000 steps, until one moves theta by less than 1e-6 of the first gradient.
+        Of each climb: 2000 steps, until the gradient is less than 1e-6 of that at the start.
 
     Returns
     -------
@@ -113,8 +112,6 @@ def maximise(
     max_iter: int = 2000,
     tol: float = 1e-6,
     ridge: float | Array = 0.0,
-    lasso: float | Array = 0.0,
-    confine: Callable[[Array], Array] | None = None,
     n_restarts: int = 0,
     restart_scale: float = 1.0,
     random_state: int | np.random.Generator | None = 0,
@@ -122,47 +119,39 @@ def maximise(
     """The best of several climbs of an expected log-likelihood; parameters as in :func:`fit_likelihood`."""
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter}")
-    for name, weights in (("ridge", ridge), ("lasso", lasso)):
-        if not np.all((np.asarray(weights) >= 0) & (np.asarray(weights) < np.inf)):
-            raise ValueError(f"{name} must be a finite number >= 0, or one per parameter, got {weights!r}")
+    if not np.all((np.asarray(ridge) >= 0) & (np.asarray(ridge) < np.inf)):
+        raise ValueError(f"ridge must be a finite number >= 0, or one per parameter, got {ridge!r}")
     if n_restarts < 0:
         raise ValueError(f"n_restarts must be at least 0, got {n_restarts}")
-    penalty = shrink(lasso, ridge)
 
-    def proximal(theta: Array, step: float) -> Array:
-        moved = penalty(theta, step)
-        return moved if confine is None else confine(moved)
+    def slope(at: Array) -> Array:
+        return np.asarray(ridge * at - mean.gradient(at))
 
-    def smooth(at: Array) -> Array:
-        return ridge * at - mean.gradient(at)
+    def objective(at: Array) -> tuple[float, Array]:
+        try:
+            return float(np.sum(ridge * at**2 / 2)) - mean.value(at), slope(at)
+        except FloatingPointError:  # a step has left the domain
+            return np.inf, np.zeros_like(at)
 
-    def objective(at: Array) -> float:
-        return float(np.sum(lasso * np.abs(at) + ridge * at**2 / 2)) - mean.value(at)
-
-    if not (np.isfinite(mean.gradient(start)).all() and np.isfinite(mean.value(start))):
+    first = slope(start)
+    if not (np.isfinite(first).all() and np.isfinite(mean.value(start))):
         raise ValueError(
             f"the log-likelihood, or its gradient, is not finite at start={np.asarray(start).tolist()}: it must be defined for "
             "all real s, not only for those of the samples. Begin elsewhere (start=), or write it so that it is"
         )
     rng = np.random.default_rng(random_state)
     starts = [start, *(start + restart_scale * rng.normal(size=len(start)) for _ in range(n_restarts))]
-
-    def climb(begin: Array) -> Descent:
-        mu, largest = _curvature(smooth, begin)
-        step = 1 / (2 * max(abs(mu), largest, 1e-12))
-        return proximal_steps(
-            lambda at: -mean.gradient(at), begin, step, proximal, value=objective, max_iter=max_iter, tol=tol
-        )
-
-    climbs = [climb(begin) for begin in starts]
-    reached = np.array([-objective(one.theta) for one in climbs])
-    best = climbs[int(np.nanargmax(reached))]
-    mu, largest = _curvature(smooth, best.theta)
-    epsilon = mean.error(best.theta)
+    least = tol * max(float(np.linalg.norm(first)), 1e-12)
+    climbs = [
+        minimise(objective, begin, maxiter=max_iter, ftol=0.0, gtol=least / np.sqrt(len(start))) for begin in starts
+    ]
+    reached = np.array([-objective(at)[0] for at in climbs])
+    theta = climbs[int(np.nanargmax(reached))]
+    mu, largest = _curvature(slope, theta)
+    epsilon = mean.error(theta)
     bound = 8 * epsilon**2 / mu**2 if mu > 0 else np.inf
-    return LikelihoodFit(
-        best.theta, best.converged, mu, largest, epsilon, float(bound), mean.value(best.theta), reached
-    )
+    converged = bool(np.linalg.norm(slope(theta)) <= least)
+    return LikelihoodFit(theta, converged, mu, largest, epsilon, float(bound), mean.value(theta), reached)
 
 
 def hessian(mean: Mean, theta: Array) -> Array:
@@ -195,17 +184,6 @@ def _curvature(descent: Callable[[Array], Array], theta: Array) -> tuple[float, 
     if p <= SMALL:
         values = np.linalg.eigvalsh(_matrix(descent, theta))
         return float(values[0]), float(values[-1])
-    rng = np.random.default_rng(0)
-    largest = _power(times, rng.normal(size=p))
-    return largest - _power(lambda x: largest * x - times(x), rng.normal(size=p)), largest
-
-
-def _power(times: Callable[[Array], Array], x: Array) -> float:
-    value = 0.0
-    for _ in range(30):
-        x = x / np.linalg.norm(x)
-        image = times(x)
-        value, x = float(x @ image), image
-        if not np.linalg.norm(x) > 0:
-            break
-    return value
+    bend = LinearOperator((p, p), matvec=lambda x: times(x.ravel()), dtype=np.float64)
+    smallest, largest = (eigsh(bend, 1, which=end, tol=0.01, return_eigenvectors=False)[0] for end in ("SA", "LA"))
+    return float(smallest), float(largest)

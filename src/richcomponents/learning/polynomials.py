@@ -13,11 +13,9 @@ formed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
 from math import comb, factorial, prod
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import hermite_e
@@ -30,9 +28,6 @@ from richcomponents.components.component import check_order
 
 MOST_TERMS = 1001
 """Coefficients of a polynomial: degree four in ten variables."""
-
-_GRID = 1000  # nodes of a product grid; four times as many are made of scattered ones
-_SCATTERED = 4  # nodes per coefficient
 
 
 def exponents(variables: int, degree: int) -> IntArray:
@@ -53,51 +48,32 @@ def monomials(points: Array, powers: IntArray) -> Array:
     return np.asarray(np.prod(points[:, None, :] ** powers[None], axis=2))
 
 
-@dataclass(frozen=True)
-class Stencil:
-    """Hermite series of functions of k variables t, for all functions at once.
+@lru_cache(maxsize=64)
+def gaussian_points(variables: int, degree: int, seed: int = 0) -> tuple[Array, Array]:
+    """Points (m, k) and weights (m,) of means under a standard Gaussian, enough of them for polynomials of a total degree: a
+    product rule, exact for these and more, or, in many variables, scattered points of equal weight.
 
-    nodes (m, k) : where they are evaluated; powers (q, k) : the monomials, lowest degree first; analysis (q, m) : values at the
-    nodes -> coefficients of the series; to_monomials (q, q) : these -> of monomials.
+    seed : of others, which a fit at the first ones may be looked at with.
     """
-
-    nodes: Array
-    powers: IntArray
-    analysis: Array
-    to_monomials: Array
-
-    def coefficients(self, degree: int) -> Array:
-        """(q', m): values at the nodes -> coefficients of the monomials up to a lower degree."""
-        kept = int(np.sum(self.powers.sum(axis=1) <= degree))
-        return np.asarray(self.to_monomials[:kept, :kept] @ self.analysis[:kept])
-
-
-def _line(degree: int, nodes: int) -> tuple[Array, Array, Array]:
-    """One variable: nodes (m,), analysis (degree + 1, m), to_monomials (degree + 1, degree + 1)."""
-    at, weights = hermite_e.hermegauss(nodes)
-    norms = np.cumprod(np.r_[1.0, np.arange(1, degree + 1)])
-    analysis = hermite_e.hermevander(at, degree).T * (weights / weights.sum()) / norms[:, None]
-    back = np.stack([_padded(np.asarray(hermite_e.herme2poly(e)), degree) for e in np.eye(degree + 1)], axis=1)
-    return at, analysis, back
-
-
-def _padded(coefficients: Any, degree: int) -> Array:
-    return np.pad(coefficients, (0, degree + 1 - len(coefficients)))
+    each = min(int((4 * MOST_TERMS if seed else 1.3 * MOST_TERMS) ** (1 / variables)), 40 + seed)
+    if each < degree + 2:
+        count = 2 ** int(np.ceil(np.log2(4 * comb(variables + degree, degree))))
+        points = ndtri(qmc.Sobol(variables, rng=np.random.default_rng(seed)).random(count))
+        return points, np.full(count, 1 / count)
+    at, weights = hermite_e.hermegauss(each)
+    grid = np.stack(np.meshgrid(*[at] * variables, indexing="ij"), axis=-1).reshape(-1, variables)
+    product = np.prod(np.meshgrid(*[weights / weights.sum()] * variables, indexing="ij"), axis=0)
+    return grid, product.ravel()
 
 
 @lru_cache(maxsize=64)
-def stencil(variables: int, degree: int) -> Stencil:
-    """The approximation of functions of k variables by polynomials of a total degree; exact for those."""
-    powers = exponents(variables, degree)
-    each = max(degree + 2, min(max(40, degree + 2), int(_GRID ** (1 / max(variables, 1)))))
-    if each**variables > 4 * _GRID:
-        return _scattered(variables, degree, powers)
-    nodes, analysis, back = _line(degree, each)
-    grid = np.stack(np.meshgrid(*[nodes] * variables, indexing="ij"), axis=-1).reshape(-1, variables)
-    whole = np.ones((len(powers), 1))
-    for j in range(variables):
-        whole = (whole[:, :, None] * analysis[powers[:, j]][:, None, :]).reshape(len(powers), -1)
-    return Stencil(grid, powers, whole, _product(back, powers))
+def series(variables: int, degree: int, most: int) -> Array:
+    """(q, m): values at the Gaussian points for a degree `most` -> coefficients of the monomials up to this degree of the
+    polynomial that is nearest under the Gaussian; exact for polynomials."""
+    points, weights = gaussian_points(variables, most)
+    root, basis = np.sqrt(weights)[:, None], monomials(points, exponents(variables, degree))
+    orthonormal, to_monomials = np.linalg.qr(root * basis)
+    return np.asarray(np.linalg.solve(to_monomials, orthonormal.T * root.T))
 
 
 def most_variables(degree: int) -> int:
@@ -106,37 +82,6 @@ def most_variables(degree: int) -> int:
     while comb(most + 1 + degree, degree) <= MOST_TERMS:
         most += 1
     return most
-
-
-def _product(back: Array, powers: IntArray) -> Array:
-    """(q, q): basis functions of several variables are products."""
-    return np.asarray(np.prod([back[np.ix_(p, p)] for p in powers.T], axis=0) if powers.shape[1] else np.ones((1, 1)))
-
-
-def _scattered(variables: int, degree: int, powers: IntArray) -> Stencil:
-    """Many variables: least squares over Gaussian points of a Sobol sequence."""
-    count = 2 ** int(np.ceil(np.log2(_SCATTERED * len(powers))))
-    nodes = ndtri(qmc.Sobol(variables, rng=np.random.default_rng(0)).random(count))
-    basis = np.prod([hermite_e.hermevander(nodes[:, j], degree)[:, powers[:, j]] for j in range(variables)], axis=0)
-    scale = np.sqrt(np.mean(basis**2, axis=0))
-    basis = basis / scale
-    analysis = np.linalg.solve(basis.T @ basis, basis.T) / scale[:, None]
-    _, _, back = _line(degree, degree + 2)
-    return Stencil(nodes, powers, analysis, _product(back, powers))
-
-
-@lru_cache(maxsize=16)
-def gaussian_points(variables: int) -> tuple[Array, Array]:
-    """Points (m, k) and weights (m,) for means under a standard Gaussian: a product rule, or scattered points of equal
-    weight."""
-    each = int((4 * _GRID) ** (1 / variables))
-    if each < 5:
-        points = ndtri(qmc.Sobol(variables, rng=np.random.default_rng(1)).random(1024))
-        return points, np.full(len(points), 1 / len(points))
-    at, weights = hermite_e.hermegauss(min(each, 60))
-    grid = np.stack(np.meshgrid(*[at] * variables, indexing="ij"), axis=-1).reshape(-1, variables)
-    product = np.prod(np.meshgrid(*[weights / weights.sum()] * variables, indexing="ij"), axis=0)
-    return grid, product.ravel()
 
 
 def check_degree(degree: int) -> None:
@@ -170,10 +115,8 @@ def moments_along(component: Component, maps: Array, degree: int) -> tuple[Array
     """
     lines, back = _powers_of_lines(maps.shape[1], degree + 1)
     centred = component.centred()
-    found = np.stack(
-        [centred.projected_moments(maps @ v, degree + 1) for v in lines]
-    )  # (J, degree + 1, d): E[x (v't)^n]
-    vectors = np.concatenate([back[n] @ found[:, n] for n in range(degree + 1)])
-    along = np.einsum("jnd,jd->jn", found, lines @ maps.T)  # E[(v't)^(n + 1)]
+    moments = np.stack([centred.projected_moments(maps @ v, degree + 1) for v in lines])  # (J, degree + 1, d)
+    vectors = np.concatenate([back[n] @ moments[:, n] for n in range(degree + 1)])
+    along = np.einsum("jnd,jd->jn", moments, lines @ maps.T)  # E[(v't)^(n + 1)]
     scalars = np.concatenate([[1.0], *(back[n + 1] @ along[:, n] for n in range(degree + 1))])
     return scalars, vectors

@@ -1,7 +1,4 @@
-"""The ways to a minimum: L-BFGS, and proximal gradient steps, for penalties and for gradients without a function.
-
-The loops know nothing of components or models. Penalised least squares from moments: no rows, only E[s s'] and E[s y].
-"""
+"""The way to a minimum, and penalised least squares from moments: no rows, only E[s s'] and E[s y]."""
 
 from __future__ import annotations
 
@@ -10,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
+from sklearn.linear_model import ElasticNet
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import whitening
 
 
 def minimise(
@@ -132,19 +131,10 @@ def elastic_net(gram: Array, cross: Array, alpha: float, l1_ratio: float) -> Arr
     ridge, lasso = alpha * (1 - l1_ratio), alpha * l1_ratio
     if lasso == 0:
         return np.asarray(np.linalg.pinv(gram + ridge * np.eye(len(cross)), hermitian=True) @ cross)
-    w = np.zeros(len(cross))
-    diagonal = np.diag(gram) + ridge
-    scale = max(float(np.abs(cross).max()), 1e-300)
-    for _ in range(2000):
-        largest = 0.0
-        for j in np.flatnonzero(diagonal > 0):
-            rest = cross[j] - gram[j] @ w + gram[j, j] * w[j]
-            new = np.sign(rest) * max(abs(rest) - lasso, 0.0) / diagonal[j]
-            largest = max(largest, abs(new - w[j]) * diagonal[j])
-            w[j] = new
-        if largest <= 1e-9 * scale:
-            break
-    return w
+    white, back = whitening(gram)  # rows of back' with the same products are as good as the samples
+    rows, y = back.T * np.sqrt(len(white)), white @ cross * np.sqrt(len(white))
+    model = ElasticNet(alpha, l1_ratio=l1_ratio, fit_intercept=False, tol=1e-10, max_iter=20_000)
+    return np.asarray(model.fit(rows, y).coef_)
 
 
 def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, weight: Array | None = None) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -18,11 +18,10 @@ from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast, Levels, positive_class
 from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
-from richcomponents.errors import DataError, SampleSizeWarning, SpecificationWarning, warn_user
+from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.coefficients import Coefficients, Refit
 from richcomponents.learning.families import FAMILIES, Family, Multinomial, NegativeBinomial, Poisson
-from richcomponents.learning.glm import GLMFit, newton_replicates, ridge_glm
-from richcomponents.learning.logistic import match_tilt
+from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in, order_in
@@ -31,7 +30,6 @@ from richcomponents.moments import Moments
 from richcomponents.text import in_line
 
 _FEW_CASES = 10  # of the rarest class, or rows with a count above zero, below which there is a warning
-_SHRUNK = 0.25  # penalty over the curvature of the log-likelihood from which there is a warning: a fifth is lost
 _EVENTS = 5  # rows of the rarest class (counts in all) per coefficient, below which these are seriously too large
 
 _UNITS = {
@@ -65,7 +63,8 @@ class ComponentGLM(OutcomeLearner):
     component : "S1", "S2" or "S3", or a subset of views of an RCA
         The component y depends on.
     alpha : float
-        l2 penalty: mean of -log P(y) + alpha/2 |coef|^2.
+        l2 penalty: mean of -log P(y) + alpha/2 |coef|^2, with every column in units of its standard deviation, of what stands
+        in for S1: no other unit matters.
     fit_intercept : bool
     reference : label, optional
         The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), else the
@@ -85,8 +84,7 @@ class ComponentGLM(OutcomeLearner):
     residualised_ : array like coef_ (d,) or (k - 1, d), or None
         The same model on the residual of U, for comparison; None without rows.
     trust_ : float, or array (k - 1,)
-        How much of the correction was believed: 0 (residualising) to 1. With few rows coefficients are shortened besides, which
-        their errors include.
+        How much of the correction was believed: 0 (residualising) to 1.
     coefficients_ : Estimate or None
         Standard errors by leaving out blocks, z, p and intervals, what was not trusted of the correction included; of several
         classes one class after the other. Where a fit is "not identified": the identified set, its intervals and p values.
@@ -143,62 +141,74 @@ class ComponentGLM(OutcomeLearner):
     def _learn(self, model: ComponentAnalysis, first: Outcome, target: Array, y: object, *, grouped: bool) -> Self:
         """y : as it was given, for its name."""
         every = [first, *(first.replaced(numbers) for numbers in self._numbers(target)[1:])]
-        found_beside = [self._beside(model, one) for one in every]
-        outcomes, beside = [self._named(one, y) for one, _ in found_beside], [more for _, more in found_beside]
+        beside = [model.beside(one, self.component) for one in every]
+        outcomes, variates = [self._named(one, y) for one, _ in beside], [more for _, more in beside]
         most = max(outcomes, key=_against)
         self.on_v_ = most.on_v
         self._warn_of_others(most)
         nuisance = first.known if first.covariates else None
-        plain = [model.residual(outcome, self.component) for outcome in outcomes]
-        d = plain[0].shape[1]
-        self._warn_of_units(plain[0], target)
-        stand_in = [model.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
-        columns = [one if more is None else np.hstack([one, more]) for one, more in zip(stand_in, beside, strict=True)]
-        low = self._glm(columns, target, nuisance)
+        rows = [model.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
+        columns = [one if more is None else np.hstack([one, more]) for one, more in zip(rows, variates, strict=True)]
+        low, d = self._glm(columns, target, nuisance), rows[0].shape[1]
         self.residualised_ = self._shaped(np.stack([coef[:d] for coef in low.coefs]), flat=True)
         found = [
-            model.calibrate(outcome, component=self.component, log_odds=low.predictor(j))
-            for j, outcome in enumerate(outcomes)
+            model.calibrate(outcome, component=self.component, log_odds=one)
+            for outcome, one in zip(outcomes, low.predictors, strict=True)
         ]
-        self.simple_, told = found[0].simple, self._warn_of_size(found[0], target)
-        theta, intercepts, held_back = self._calibrate(found, plain, columns, target, nuisance, low, first.kept)
-        theta, intercepts = self._instead(model, outcomes[0], plain[0], target, theta, intercepts)
+        trusts = np.array([one.trust for one in found], dtype=np.float64)
+        self.simple_ = found[0].simple
+        self.trust_: Any = trusts if self.family == "multinomial" else float(trusts[0])
+        theta, intercepts = self._corrected(found, columns, low, target, nuisance)
         self._set(theta, intercepts)
-        keep = first.kept
         self.coefficients_ = None
-        if len(keep) > 1 and told:
-            replicates = self._without_blocks(columns, target, low, keep, nuisance)
+        if self._warn_of_size(found[0], target) and len(first.kept) > 1:
             estimates = []
-            for j, (one, outcome, left_out) in enumerate(zip(found, outcomes, replicates, strict=True)):
+            for j, (one, outcome, left_out) in enumerate(
+                zip(found, outcomes, low.without_blocks(first.kept), strict=True)
+            ):
                 refit = self._refitting(one, j, target, nuisance)
                 options: dict[str, Any] = {"grouped": grouped, "replicates": left_out, "refit": refit}
                 estimates.append(model.estimate_of(one, outcome, self.component, **options))
-            self.coefficients_ = self._together(estimates, theta, held_back)
+            shape = np.zeros_like(theta)
+            if isinstance(self.family_, Poisson) and trusts[0] and self.fit_intercept:
+                tilt = model.residual(outcomes[0], self.component).T @ (target - target.mean()) / target.sum()
+                shape[0] = trusts[0] * error_of_shape(self.component_, tilt, theta[0])
+            self.coefficients_ = self._together(estimates, theta, shape)
         return self
+
+    def _corrected(
+        self, found: Sequence[Coefficients], columns: Sequence[Array], low: GLMFit, y: Array, nuisance: Array | None
+    ) -> tuple[Array, Array]:
+        """theta (m, d) and the intercepts (m,) at the mean of S1, from the fit on R (columns, low): on what the answers predict
+        of S1, all predictors together. Beside variates of V coefficients are corrected as they are."""
+        d = found[0].features.shape[1]
+        again = [one.trust > 0 and rows.shape[1] == d for one, rows in zip(found, columns, strict=True)]
+        features = [
+            one.features + self._origin() if anew else rows
+            for one, rows, anew in zip(found, columns, again, strict=True)
+        ]
+        fit = self._glm(features, y, nuisance) if any(again) else low
+        theta, intercepts = np.stack([coef[:d] for coef in fit.coefs]), fit.intercepts
+        for j, (one, anew) in enumerate(zip(found, again, strict=True)):
+            if one.trust > 0:
+                factor = float(fit.family.attenuation(unsaid(one, theta[j]))) if anew else one.factor
+                theta[j] = factor * theta[j] if anew else one.coef
+                intercepts[j] = fit.family.intercept(float(intercepts[j]), factor, unsaid(one, theta[j]))
+        self._keep_family(fit.family, unsaid(found[0], theta[0]))
+        return theta, intercepts
 
     def _refitting(self, found: Coefficients, j: int, target: Array, nuisance: Array | None) -> Refit:
         """How predictor j is fitted on other features of some rows."""
 
         def refit(features: Array, rows: Array) -> Array:
-            beside = None if nuisance is None else nuisance[rows]
             every = [features[rows] + self._origin()] * self._unfitted_family().predictors
-            again = self._glm(every, target[rows], beside).predictor(j)
-            lacked = float(again.attenuation(unsaid(found, again.coef, features)))
-            return np.asarray(again.coef * lacked)
+            again = self._glm(every, target[rows], None if nuisance is None else nuisance[rows]).predictors[j]
+            return np.asarray(again.coef * again.attenuation(unsaid(found, again.coef, features)))
 
         return refit
 
-    def _beside(self, model: ComponentAnalysis, outcome: Outcome) -> tuple[Outcome, Array | None]:
-        return model.beside(outcome, self.component)
-
-    def _instead(
-        self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array, theta: Array, intercepts: Array
-    ) -> tuple[Array, Array]:
-        """Coefficients (m, d) and intercepts (m,) that another method puts in the place of the calibrated ones."""
-        return theta, intercepts
-
-    def _together(self, estimates: Sequence[Estimate], theta: Array, held_back: Array) -> Estimate:
-        """Of all predictors, one after the other; held_back (m, d) : what they were shortened by, which errors include."""
+    def _together(self, estimates: Sequence[Estimate], theta: Array, shape: Array) -> Estimate:
+        """Of all predictors, one after the other; shape (m, d) : the error of taking S1 for Gaussian."""
 
         def pairs(what: str) -> Any:
             ends = [getattr(one, what) for one in estimates]
@@ -207,7 +217,7 @@ class ComponentGLM(OutcomeLearner):
         return replace(
             estimates[0],
             value=theta.ravel(),
-            standard_error=np.hypot(np.concatenate([one.standard_error for one in estimates]), held_back.ravel()),
+            standard_error=np.hypot(np.concatenate([one.standard_error for one in estimates]), shape.ravel()),
             names=self._names(None),
             positive=self._positive(),
             identified=pairs("identified"),
@@ -240,7 +250,7 @@ class ComponentGLM(OutcomeLearner):
         self._keep_family(found.family, 0.0)
         theta = np.stack(found.coefs)
         self.residualised_, self.coefficients_, self.on_v_ = self._shaped(theta, flat=True), None, None
-        self.trust_: Any = 1.0
+        self.trust_ = 1.0
         self._set(theta, found.intercepts, centre)
         return self
 
@@ -332,22 +342,6 @@ class ComponentGLM(OutcomeLearner):
             return [target]
         return [(target == j).astype(np.float64) - (target == 0) for j in range(1, len(self.classes_))]
 
-    def _warn_of_units(self, residual: Array, target: Array) -> None:
-        """The penalty is one number for all columns: with curvature w Var of the log-likelihood it shrinks a coefficient to
-        w Var / (w Var + alpha) of itself, which is nothing for columns near variance one."""
-        curvature = 0.25 if self._of_classes else max(float(np.mean(target)), 1e-12)
-        variance = np.mean(residual**2, axis=0)
-        small = (variance > 0) & (float(self.alpha) > _SHRUNK * curvature * variance)
-        if small.any():
-            names = [repr(str(name)) for name, one in zip(self.component_.feature_names, small, strict=True) if one]
-            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
-            warn_user(
-                f"columns {shown} of {self.component_.name} vary so little (standard deviation "
-                f"{np.sqrt(variance[small].min()):.2g} beside the other views) that the penalty alpha = {self.alpha:g} shrinks "
-                "their coefficients by a fifth or more, and p values depend on units. Scale the columns, or lower alpha",
-                SpecificationWarning,
-            )
-
     def _warn_of_size(self, found: Coefficients, target: Array) -> bool:
         """Coefficients on many columns are too large; returns whether there are rows enough for honest errors."""
         if self._of_classes:
@@ -376,63 +370,6 @@ class ComponentGLM(OutcomeLearner):
         options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
         return ridge_glm(features, y, self._unfitted_family(), float(self.alpha), **options)
 
-    def _without_blocks(
-        self, features: Sequence[Array], y: Array, fit: GLMFit, keep: Array, nuisance: Array | None
-    ) -> list[Array]:
-        """The coefficients (B, d_j) of a fit without each block, for each predictor."""
-        options: dict[str, Any] = {"fit_intercept": bool(self.fit_intercept), "nuisance": nuisance}
-        return newton_replicates(features, y, fit, float(self.alpha), keep, **options)
-
-    def _calibrate(
-        self,
-        found: Sequence[Coefficients],
-        plain: Sequence[Array],
-        columns: Sequence[Array],
-        y: Array,
-        nuisance: Array | None,
-        low: GLMFit,
-        keep: Array,
-    ) -> tuple[Array, Array, Array]:
-        """theta (m, d) and the intercepts (m,) at the mean of S1, from the correction of the fit on R, and what theta was
-        shortened by, or may be off by for higher orders (m, d). keep : (B, n), the rows without each block.
-
-        Predictors without a correction, and those beside variates of V, are as they were corrected; the others are fitted again
-        on what their correction predicts of S1, all together. With few rows coefficients come out too large, by noise and by
-        the bias of maximum likelihood, which the correction would multiply: each goes from the simple ones towards the
-        corrected ones only as far as these are not longer than what the correction would make of shrunken ones.
-        """
-        trusts = np.array([one.trust for one in found], dtype=np.float64)
-        d = plain[0].shape[1]
-        asis = [one.trust == 0 or len(coef) > d for one, coef in zip(found, low.coefs, strict=True)]
-        features = [
-            kept if as_is else one.features + self._origin()
-            for kept, one, as_is in zip(columns, found, asis, strict=True)
-        ]
-        again = low if all(asis) else self._glm(features, y, nuisance)
-        theta, intercepts, unsure = np.empty((len(found), d)), np.empty(len(found)), np.zeros((len(found), d))
-        lengths = np.empty(len(found))
-        for j, (one, as_is) in enumerate(zip(found, asis, strict=True)):
-            coef = again.coefs[j] if not as_is else one.coef / one.factor
-            left = unsaid(one, coef)
-            factor = float(again.family.attenuation(left)) if not as_is else one.factor
-            theta[j] = factor * coef
-            intercepts[j] = again.family.intercept(float(again.intercepts[j]), factor, unsaid(one, theta[j]))
-            lengths[j] = low.corrected_length(columns[j], left, j)
-        self._keep_family(again.family, unsaid(found[0], theta[0]))
-        if not asis[0]:
-
-            def without_blocks() -> tuple[Array, Array]:
-                return _tilts(plain[0], y, keep), self._without_blocks(features, y, again, keep, nuisance)[0]
-
-            theta[0], unsure[0] = self._refined(found[0], plain[0], y, again, theta[0], without_blocks)
-        corrected = theta.copy()
-        for j, simple in enumerate(low.coefs):
-            share = toward_simple(plain[j] @ simple[:d], plain[j] @ theta[j], lengths[j])
-            theta[j] = simple[:d] + share * (theta[j] - simple[:d])
-            intercepts[j] = low.intercepts[j] + share * (intercepts[j] - low.intercepts[j])
-        self.trust_ = float(trusts[0]) if self.family != "multinomial" else trusts
-        return theta, intercepts, np.hypot(corrected - theta, unsure)
-
     def _keep_family(self, family: Family, remainder: float) -> None:
         """The family as fitted; remainder : the variance of eta that the columns did not tell, which made counts vary by
         exp(q) - 1 more."""
@@ -440,23 +377,6 @@ class ComponentGLM(OutcomeLearner):
         if isinstance(family, NegativeBinomial):
             more = float(np.expm1(max(remainder, 0.0)))
             self.dispersion_ = max(family.dispersion - more, 0.0) / (1 + more)
-
-    def _refined(
-        self,
-        found: Coefficients,
-        plain: Array,
-        y: Array,
-        fit: GLMFit,
-        theta: Array,
-        without_blocks: Callable[[], tuple[Array, Array]],
-    ) -> tuple[Array, Array]:
-        """Of a log link: with what cumulants say of the shape of theta'S1, and how far it may be off. without_blocks : tilts,
-        coefficients (B, d)."""
-        if not found.weighed or not self.fit_intercept or not isinstance(fit.family, Poisson):
-            return theta, np.zeros_like(theta)
-        tilt = plain.T @ (y - y.mean()) / (found.free * y.mean())
-        refined, unsure = match_tilt(self.component_, np.asarray(found.covariance), tilt, theta, without_blocks())
-        return theta + found.trust * (refined - theta), found.trust * unsure
 
     def _shaped(self, rows: Array, flat: bool = False) -> Array:
         """(m, ...) as the user meets it; flat : of one predictor, without the first axis."""
@@ -590,23 +510,6 @@ class ComponentGLM(OutcomeLearner):
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
             tags.target_tags.positive_only = True
         return tags
-
-
-def toward_simple(simple: Array, corrected: Array, length: float) -> float:
-    """The share w in [0, 1] at which simple + w (corrected - simple) is nearest to length * corrected: of fitted predictors
-    (n,), since coefficients depend on the units of their columns."""
-    change = corrected - simple
-    size = float(change @ change)
-    return float(np.clip((length * corrected - simple) @ change / size, 0.0, 1.0)) if size > 0 else 1.0
-
-
-def _tilts(rows: Array, y: Array, keep: Array) -> Array:
-    """Cov(rows, y) / E[y], (B, d), of the rows without each block."""
-
-    def tilt(rows: Array, y: Array) -> Array:
-        return np.asarray(rows.T @ (y - y.mean()) / (len(y) * y.mean()))
-
-    return np.stack([tilt(rows[kept], y[kept]) for kept in keep])
 
 
 def unsaid(found: Coefficients, coef: Array, features: Array | None = None) -> float:

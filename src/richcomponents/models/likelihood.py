@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_consistent_length
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.cumulants.estimate import Estimate, from_replicates, jackknife_covariance
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
+from richcomponents.inference.draws import Draws, shrink
 from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
 from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, maximise, sandwich
 from richcomponents.learning.outcome import Outcome
@@ -41,17 +42,13 @@ class ComponentLikelihood(OutcomeLearner):
     which the block jackknife adds up. So the noise of A, of the mean and moments of S1 and of E[S1 y] is in them; the error of
     the polynomials (`fit_.epsilon`) is not: `summary()` says where its bound is larger. In `fit_clean` they are those of Huber
     and White, H^-1 G H^-1 / (n - p), G the mean square of the gradients of single samples. For some fits there are none:
-    with a penalty (it biases theta), where `confine` holds theta at the edge of its domain, in
+    with a penalty (it biases theta), where the climb ended at no maximum, in
     `fit_component` (which does not say how well A is known), for more than 100 parameters, and for views that were searched in
     few of their directions; `summary()` says why.
 
     Where rows are few the moments of S1 are noisy, and the same likelihood on the residual of U (`residualised_`) can be
-    nearer to the truth. Reported is what lies between, theta_ = residualised_ + trust_ (fit_.theta - residualised_), with
-
-        trust_ = max(0, 1 - tr(H Var(d)) / d'H d),      d = fit_.theta - residualised_,
-
-    Var(d) from the same blocks; what was held back is added to the standard errors. There is no such protection where there
-    are no errors.
+    nearer to the truth. Reported is what lies between, as of every answer (`inference.draws`), with changes of theta measured
+    by H. There is no such protection where there are no errors.
 
     Parameters
     ----------
@@ -69,10 +66,8 @@ class ComponentLikelihood(OutcomeLearner):
         have less bias (`fit_.epsilon`) and more noise.
     gradient : {"differences", "jax"}
         How log_likelihood is differentiated by theta; "jax" for functions written with jax.numpy.
-    ridge, lasso : float or array (p,)
-        Penalties ridge |theta|^2 / 2 + lasso |theta|_1.
-    confine : callable, optional
-        theta -> theta, back into its domain, after every step.
+    ridge : float or array (p,)
+        Penalty ridge |theta|^2 / 2.
     n_restarts, restart_scale : int, float
         For several maxima: further starts, `start` plus Gaussians of this standard deviation.
     random_state : int or None
@@ -83,7 +78,7 @@ class ComponentLikelihood(OutcomeLearner):
     ----------
     theta_ : array (p,)
     coefficients_ : Estimate or None
-        theta_ with standard errors, intervals (`interval(level)`) and p values; `replicates` are the maxima without each block.
+        theta_ with standard errors, intervals (`interval(level)`) and p values; `replicates` are theta_ without each block.
         Where the RCA's verdict is "not identified" or "contradicted" theta_ is residualised_, and the limits are infinite.
     trust_ : float
         How much of the way from residualised_ to fit_.theta was believed: 0 to 1.
@@ -115,8 +110,6 @@ class ComponentLikelihood(OutcomeLearner):
     degree: int = 3
     gradient: str = "differences"
     ridge: Any = 0.0
-    lasso: Any = 0.0
-    confine: Callable[[Array], Array] | None = None
     n_restarts: int = 0
     restart_scale: float = 1.0
     random_state: int | None = 0
@@ -255,7 +248,7 @@ class ComponentLikelihood(OutcomeLearner):
         return part, np.column_stack([samples, outcome.y + outcome.mean])
 
     def _climb(self, mean: MomentMean | SampleMean, start: Array) -> LikelihoodFit:
-        named = ("ridge", "lasso", "confine", "n_restarts", "restart_scale", "random_state")
+        named = ("ridge", "n_restarts", "restart_scale", "random_state")
         return maximise(mean, start, **{name: getattr(self, name) for name in named})
 
     def _set(self, found: LikelihoodFit) -> None:
@@ -267,7 +260,7 @@ class ComponentLikelihood(OutcomeLearner):
 
     def _why_no_errors(self) -> str:
         """Empty where there may be some."""
-        if np.any(np.asarray(self.ridge) != 0) or np.any(np.asarray(self.lasso) != 0):
+        if np.any(np.asarray(self.ridge) != 0):
             return "a penalty pulls the parameters towards zero, and an interval around them would not cover the truth"
         if len(self.theta_) > SMALL:
             return f"there are more than {SMALL} parameters"
@@ -278,15 +271,13 @@ class ComponentLikelihood(OutcomeLearner):
     def _keep_errors(self, found: Estimate, gradient: Array, H: Array) -> bool:
         """Unless theta is where its gradient is not zero, and first order says nothing."""
         if np.any(np.abs(np.linalg.solve(H, gradient)) > _AT_REST * found.standard_error):
-            self._no_errors = (
-                "theta is no maximum inside its domain: confine= holds it at the edge, or the climb did not converge"
-            )
+            self._no_errors = "theta is no maximum: the climb did not converge"
             return False
         self.coefficients_ = replace(found, names=self._names(None))
         return True
 
     def _protect(self, mean: MomentMean, simply: SampleMean, without: Sequence[tuple[Array, Array]]) -> None:
-        """Errors by leaving out blocks, and theta as far towards residualising as they ask for.
+        """Errors by leaving out blocks, and theta as far from residualising as they let it be.
 
         without : for each block the gradients without it, of both means at their maxima.
         """
@@ -297,18 +288,18 @@ class ComponentLikelihood(OutcomeLearner):
         assert simple is not None
         at_best, at_simple = map(np.stack, zip(*without, strict=True))
         H, g = hessian(mean, best), mean.gradient(best)
-        moved = np.linalg.solve(H, (at_best - g).T).T
-        if not self._keep_errors(from_replicates(best, list(best + moved)), g, H):
+        full = Draws.certain(best, best + np.linalg.solve(H, (at_best - g).T).T)
+        H_simply, g_simply = hessian(simply, simple), simply.gradient(simple)
+        safe = Draws.certain(simple, simple + np.linalg.solve(H_simply, (at_simple - g_simply).T).T)
+        degrees = len(without) - 1
+        if not self._keep_errors(Estimate(best, np.sqrt(full.over_blocks()), degrees), g, H):
             return
-        moved_simply = np.linalg.solve(hessian(simply, simple), (at_simple - simply.gradient(simple)).T).T
-        apart = best - simple
-        size = float(apart @ H @ apart)
-        noise = float(np.sum(H * jackknife_covariance(moved - moved_simply)))  # tr(H Var(d))
-        self.trust_ = 1.0 if size <= 0 else max(0.0, 1 - noise / size)
-        self.theta_ = self.coef_ = simple + self.trust_ * apart
+        shrunk = shrink(safe, full, 1.0, metric=lambda change: change @ np.linalg.cholesky(H))
+        self.trust_, self.theta_, self.coef_ = shrunk.share, shrunk.value, shrunk.value
         assert self.coefficients_ is not None
-        error = np.hypot(self.coefficients_.standard_error, self.theta_ - best)
-        self.coefficients_ = replace(self.coefficients_, value=self.theta_, standard_error=error)
+        self.coefficients_ = replace(
+            self.coefficients_, value=shrunk.value, standard_error=shrunk.error, replicates=shrunk.blocks
+        )
 
     # ---- words
 

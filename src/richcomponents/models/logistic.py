@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from richcomponents.components import Component
 from richcomponents.components.component import check_order
 from richcomponents.errors import DataError
 from richcomponents.learning.families import Logistic
-from richcomponents.learning.logistic import from_cumulants
+from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.design import is_column
 from richcomponents.models.glm import ComponentGLM
@@ -117,16 +118,15 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         self._keep_rca(model)
         return self._from_sums(outcome)
 
-    def _beside(self, model: ComponentAnalysis, outcome: Outcome) -> tuple[Outcome, Array | None]:
-        return super()._beside(model, outcome) if self._calibrated else (outcome, None)
-
-    def _instead(
-        self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array, theta: Array, intercepts: Array
-    ) -> tuple[Array, Array]:
-        if self._calibrated:
-            return theta, intercepts
-        found, intercept = self._from_rows(model, outcome, plain, y)
-        return found[None], np.array([intercept])
+    def _learn(self, model: ComponentAnalysis, first: Outcome, target: Array, y: object, *, grouped: bool) -> Self:
+        super()._learn(model, first, target, y, grouped=grouped)
+        if self.approximation == "auto" and self.method == "auto":
+            return self
+        theta, intercept = self._from_rows(model, first, target)
+        self._set(theta[None], np.array([intercept]))
+        if self.coefficients_ is not None:
+            self.coefficients_ = replace(self.coefficients_, value=theta)
+        return self
 
     def _from_sums(self, outcome: Outcome) -> Self:
         """From the cumulants of the component, Cov(R, y) and E[y]."""
@@ -182,7 +182,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         if self._set_classes(np.array([0, 1]), None)[1] == 0:
             with_y, mean = -with_y, 1 - mean
         if self.approximation == "auto":
-            intercept, theta = from_cumulants(component, with_y, float(mean), **self._options)
+            theta, intercept = _from_cumulants(component, with_y, float(mean), **self._options)
         else:
             theta, intercept = self._polynomial(LogisticLikelihood.of(component, with_y, float(mean), **self._options))
         return self._set_alone(theta, intercept, theta)
@@ -197,19 +197,15 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
             raise ValueError(f"method must be 'auto' or 'paper', got {self.method!r}")
         self._check_counts("degree")
 
-    @property
-    def _calibrated(self) -> bool:
-        """Whether the coefficients are those of regression calibration, and no polynomial's."""
-        return self.approximation == "auto" and self.method == "auto"
-
     def _wanted(self, labels: list[Any]) -> Any:
         return self.positive
 
-    def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, plain: Array, y: Array) -> tuple[Array, float]:
+    def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, y: Array) -> tuple[Array, float]:
         """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y).
 
         Cumulants come from the state or from the rows, whichever is cheaper; for mini-batches from the rows.
         """
+        plain = model.residual(outcome, self.component)
         cross = plain.T @ (y - y.mean()) / outcome.free
         if self.method == "paper":
             on_rows = model.component_on_rows(outcome, self.component)
@@ -245,3 +241,24 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = True  # of any table only what V does not share is used
         return tags
+
+
+def _from_cumulants(
+    component: Component, cross: Array, mean: float, *, alpha: float, fit_intercept: bool
+) -> tuple[Array, float]:
+    """theta (d,) and the intercept at the component's mean, of largest E[y eta - log(1 + exp(eta))], columns in units of their
+    standard deviations: the moments of S1 up to order four, where they are known, and E[y (1, s)]."""
+    scale = np.sqrt(np.diag(component.covariance))
+    scale = np.where(scale > 0, scale, 1.0)
+    used, first = (component.centred(), [mean]) if fit_intercept else (component, [])
+    with_y = np.concatenate([first, (cross + mean * used.mean) / scale])
+
+    def log_likelihood(at: Array, s: Array) -> Array:
+        level, slopes = (at[0], at[1:]) if fit_intercept else (0.0, at)
+        return np.asarray(at @ with_y - np.logaddexp(0.0, level + (s / scale) @ slopes))
+
+    highest = 2 if component.source is None else component.source.max_order
+    penalty = alpha * (np.arange(len(with_y)) >= len(first))
+    options: dict[str, Any] = {"start": np.zeros(len(with_y)), "degree": min(highest, 4) - 1, "ridge": penalty}
+    fit = fit_likelihood(used, log_likelihood, **options)
+    return fit.theta[len(first) :] / scale, float(fit.theta[0]) if first else 0.0

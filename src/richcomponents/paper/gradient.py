@@ -16,9 +16,9 @@ from numpy.polynomial import Chebyshev, Polynomial
 from scipy.special import expit
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import whitening
 from richcomponents.components import Component, RowSource
 from richcomponents.errors import SpecificationWarning, warn_user
-from richcomponents.learning.logistic import whitener
 from richcomponents.learning.solvers import proximal_steps
 from richcomponents.paper.steps import SGDResult, ball, robbins_monro, sgd
 
@@ -81,17 +81,17 @@ def largest_variance(degree: int) -> float:
 class LogisticLikelihood:
     """The expected gradient E[(y - sigmoid(a + theta's)) (1, s)], with a polynomial for the sigmoid.
 
-    Its parameters are (a, q), or q alone without intercept, with theta = root q and root = (Cov + 4 alpha I)^(-1/2), (d, k):
-    there the curvature at zero is 1/4 in all directions, and |q|^2 <= 1.5 keeps theta'Cov theta below 1.5.
+    Its parameters are (a, q), or q alone without intercept, with theta = root q and root = (Cov + 4 P)^(-1/2), (d, k): there
+    the curvature at zero is 1/4 in all directions, and |q|^2 <= 1.5 keeps theta'Cov theta below 1.5.
 
     component : the moments that are used; with an intercept, those of the centred component.
-    both : (1 + k,) or (k,), E[y (1, root's)]. alpha : l2 penalty on theta, part of the gradient.
+    both : (1 + k,) or (k,), E[y (1, root's)]. penalty (d,) : P, alpha times the variances of the columns, part of the gradient.
     """
 
     component: Component
     root: Array
     both: Array
-    alpha: float
+    penalty: Array
     intercept: bool
 
     @classmethod
@@ -100,8 +100,9 @@ class LogisticLikelihood:
     ) -> LogisticLikelihood:
         """cross : Cov(s, y), (d,); mean : E[y]. Without intercept the component's mean enters, by its stated rule."""
         used = component.centred() if fit_intercept else component
-        empty = cls(used, whitener(component.covariance, 4 * alpha), np.zeros(0), alpha, fit_intercept)
-        return empty.observed(cross, mean)
+        penalty = alpha * np.diag(component.covariance)
+        root = whitening(component.covariance + 4 * np.diag(penalty))[0].T
+        return cls(used, root, np.zeros(0), penalty, fit_intercept).observed(cross, mean)
 
     def observed(self, cross: Array, mean: float) -> LogisticLikelihood:
         """The same model with other Cov(s, y) and E[y], such as those of a mini-batch."""
@@ -137,7 +138,7 @@ class LogisticLikelihood:
         )  # of powers of theta's
         used = self.component if component is None else component
         moments = used.projected_moments(theta, len(c))  # E[s (theta's)^k]
-        by_q = self.both[int(self.intercept) :] - self.root.T @ (c @ moments + self.alpha * theta)
+        by_q = self.both[int(self.intercept) :] - self.root.T @ (c @ moments + self.penalty * theta)
         if not self.intercept:
             return np.asarray(by_q)
         mean = c[0] + c[1:] @ (moments[: len(c) - 1] @ theta)
