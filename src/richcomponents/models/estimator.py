@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from copy import copy
 from functools import wraps
+from inspect import signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -63,6 +64,15 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters, as they were set last."""
         return BaseEstimator.get_params(self._as_asked(), deep)  # type: ignore[no-any-return]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The parameters that are not as by default, dicts in the order in which they were given (scikit-learn sorts them): the
+        first view is U. Run again, it is the same estimator, unless it is longer than N_CHAR_MAX."""
+        default = signature(type(self)).parameters
+        params = {name: repr(value) for name, value in self.get_params(deep=False).items()}
+        changed = [f"{name}={said}" for name, said in params.items() if said != repr(default[name].default)]
+        text = f"{type(self).__name__}({', '.join(changed)})"
+        return text if len(text) <= N_CHAR_MAX else f"{text[: N_CHAR_MAX // 2]}...{text[-(N_CHAR_MAX // 2) :]}"
 
     def _as_asked(self) -> Self:
         """A copy with the parameters that were set last."""
