@@ -195,7 +195,9 @@ class ContrastiveRCA(ComponentAnalysis):
         return solve_pair(self._space(data, fit.design, rank), _KEYS, *given, self.random_state, errors)
 
     def _means(self, views: Sequence[str], solution: PairSolution | PaperSolution) -> dict[str, Array] | None:
-        given = None if self.mean is None else {key: np.array(value) for key, value in self.mean.items()}
+        if self.mean is None:
+            return None
+        given = {key: np.array(value) for key, value in self.mean.items()}
         solution.means(given)  # refuse what cannot be now
         return given
 

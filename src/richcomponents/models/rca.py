@@ -290,7 +290,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             options: dict[str, Any] = {"n_blocks": self.n_blocks, "groups": groups, **reading}
             state, note = read_once(both.select(columns), self.missing, self._state_order, **options)
             return self._fit_state(state, design, y is not None, note, quiet)
-        both, groups, at, note = without_gaps(both, columns, design, groups, self.missing)
+        at, note = None, ""
+        if self.missing != "error":
+            both, groups, at, note = without_gaps(both, columns, design, groups, self.missing)
         design = design if at is None else design.counted(both)
         groups = groups_of_copies(both.select(design.columns), groups)
         whole = both.select(columns)
@@ -492,7 +494,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _solved(self, fit: Fitted, data: Data) -> Fitted:
         solution = self._solve(data, fit)
         means = self._means(fit.design.views.names, solution)
-        return replace(fit, mean=means, lost=data.lost).solved(solution)
+        return replace(fit, mean=means, lost=data.lost, solution=solution, made={})
 
     def _keep(self, fitted: Fitted, quiet: bool) -> None:
         """The last step of a fit."""
