@@ -22,21 +22,18 @@ MEANINGS = {
     Verdict.STRONG: "The data tell how noisy the controls are, and no test contradicts the correction.",
     Verdict.WEAK: "The correction rests on weak evidence.",
     Verdict.NOT_CHECKED: "What the correction rests on could not be checked.",
-    Verdict.NOT_IDENTIFIED: "The data do not tell how noisy the controls are: how far the correction goes is in part an "
-    "assumption.",
+    Verdict.NOT_IDENTIFIED: "The data do not tell how noisy the controls are: the correction is in part an assumption.",
     Verdict.CONTRADICTED: "A test contradicts what the correction assumes.",
     Verdict.NOTHING_SHARED: "Given the exposure, tests and controls share nothing that could be corrected.",
 }
 
 ADVICE = {
-    Verdict.STRONG: "Before you rely on it, ask of each control whether the exposure could change it: you assume that it does "
-    "not.",
+    Verdict.STRONG: "Ask of each control whether the exposure could change it: you assume that it does not.",
     Verdict.WEAK: "See in the sensitivity picture how much the effects depend on the noise of the controls.",
     Verdict.NOT_CHECKED: "Give the identified set with each effect, and the adjusted effects beside the estimates.",
     Verdict.NOT_IDENTIFIED: "Give the identified set with each effect, not the estimate alone.",
     Verdict.CONTRADICTED: "Do not rely on the estimates before the cause is clear.",
-    Verdict.NOTHING_SHARED: "Check that the controls were measured where the tests were: controls that nothing disturbs "
-    "correct nothing.",
+    Verdict.NOTHING_SHARED: "Check that what disturbs the tests disturbs the controls: else these correct nothing.",
 }
 
 
@@ -65,7 +62,7 @@ class ExposureAnswer:
     effects : on the columns of U; hidden : effects on held-out controls (zero in truth), or None; rank : hidden directions;
     share : of the correction; noise : the largest share of noise in the controls that it assumes; without (d_v,) : p of the
     test that the controls agree, without each; moved (d_v,) : how far effects move without it; ranks : {rank: effects (d_u,)};
-    steps : what would help, in numbers of samples and controls.
+    steps : what would help, in numbers.
     """
 
     exposure: str
@@ -105,8 +102,10 @@ class ExposureAnswer:
             return Table()
         columns = {"held-out effect": seen.value, "standard error": seen.standard_error, "p": seen.p_value}
         columns |= {"p of the others": self.without, "effects move without it": self.moved}
-        rows = ({title: float(x[i]) for title, x in columns.items()} for i in range(len(seen.names)))
-        return Table({"control": n, "exposure": self.exposure, **row} for n, row in zip(seen.names, rows, strict=True))
+        return Table(
+            {"control": name, "exposure": self.exposure, **{title: float(x[i]) for title, x in columns.items()}}
+            for i, name in enumerate(seen.names)
+        )
 
     def named(self, tests: Sequence[str], controls: Sequence[str], truth: Array | None = None) -> Self:
         """The same with other names of the columns, and beside known effects (d_u,)."""
@@ -176,7 +175,7 @@ class ExposureAnswer:
         rate = f"false discovery rate {FALSE_DISCOVERIES:.0%}"
         if not self.found.any():
             return f"No effect of {self.exposure} on the {columns} differs significantly from zero ({rate})."
-        first = next(int(i) for i in self.order() if self.found[i])
+        first = int(self.order()[0])
         return (
             f"{self.exposure} changes {self.found.sum()} of {columns} ({rate}), most clearly {one.names[first]}: "
             f"{number(one.value[first])}, {one.level:.0%} interval {number(one.low[first])} to {number(one.high[first])}."
@@ -201,12 +200,8 @@ class ExposureAnswer:
                 return ["No single control explains it: the others contradict each other whichever is left out."]
             case [one]:
                 return [f"Without {one} the others agree, and only without it: leave it out, and compare."]
-            case every if len(every) == len(self.without):
-                return ["The others agree without any one of them: which one it is cannot be told from so few."]
             case some:
-                return [
-                    f"It is one of {', '.join(some)}: without it the others agree. Leave each out in turn, and compare."
-                ]
+                return [f"The others agree without any one of {', '.join(some)}: leave each out in turn, and compare."]
 
     def about_controls(self) -> str:
         """How the controls fared, in a few sentences."""
@@ -222,11 +217,3 @@ class ExposureAnswer:
         """All of it, the most important first."""
         way = [one for one in self._sentences(None, "correction") if one not in self.meaning]
         return [self.meaning, self.finding(), self.alarm or self.about_controls(), *way, *self.advice()]
-
-
-def largest(found: Estimate, most: int = 20) -> str:
-    """The entries that stand out most, where there are many."""
-    if len(found.value) <= most:
-        return str(found)
-    rows = np.sort(np.argsort(np.nan_to_num(found.p_value, nan=1.0), kind="stable")[:most])
-    return f"{found.take(rows)}\n... the {most} smallest p of {len(found.value)}: to_frame() has all"

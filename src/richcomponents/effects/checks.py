@@ -9,10 +9,11 @@ from scipy import stats
 
 from richcomponents.algebra import Array
 from richcomponents.effects.answer import ExposureAnswer
-from richcomponents.effects.estimate import FEWEST_CONTROLS, Fit, Problem, over_identification
-from richcomponents.inference.verdicts import GATE, RULES, Test, Verdict
+from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem, over_identification
+from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.pair.canonical import canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.cumulants import CrossCumulants
+from richcomponents.pair.equations import UncorrelatedOwnParts
 from richcomponents.pair.views import PairFit
 from richcomponents.text import counted, listed, p_value
 
@@ -20,29 +21,22 @@ MOST_LEFT_OUT = 200
 """Controls, up to which each is left out in turn to find one that the exposure changes."""
 
 
-def tested(problem: Problem, at: Fit, answers: list[ExposureAnswer]) -> list[ExposureAnswer]:
+def tested(problem: Problem, fit: PairFit, answers: list[ExposureAnswer]) -> list[ExposureAnswer]:
     """The answers with their tests, and with what becomes of them without each control."""
-    views, fit, rank, stated, out = problem.solution.canonical, at.known, at.known.rank, problem.instrumented(), []
+    views, rank, stated, out = problem.solution.canonical, fit.rank, problem.stated, []
     what, p = (counted(range(rank), "direction"), remaining_p_value(views, 0)) if rank else ("nothing", 1.0)
     says = f"given the exposure, tests and controls share {what}"
     shared = Test("shared", leftover_statistic(views, 0)[0], (), p, says)
-    about_t, fits = ([_identified(fit)], _structure(fit)) if rank else ([], [])
-    instruments = _instruments(problem, fit) if stated and rank else []
+    identified = [fit.identified] if rank else []
+    structure = [test for name, test in fit.posterior.tests.items() if name == CrossCumulants.name]
+    instruments = _instruments(problem, stated, fit) if stated and rank else []
     for i, answer in enumerate(answers):
         agree, without = _agreement(problem, i, rank)
         seen = instruments if stated else [_held_out(answer)]
-        tests = (shared, *about_t, _correction(answer), agree, *seen, *fits)
-        moved = problem.moved(at, answer, i) if rank else np.full(len(without), np.nan)
+        tests = (shared, *identified, _correction(answer), agree, *seen, *structure)
+        moved = problem.moved(fit, answer, i) if rank else np.full(len(without), np.nan)
         out.append(replace(answer, tests=tests, without=without, moved=moved))
     return out
-
-
-def _identified(fit: PairFit) -> Test:
-    says = f"how noisy the controls are differs by {fit.strength:.1f} standard errors from no noise at all"
-    if fit.strength < GATE[0]:
-        says = "the data hardly tell how noisy the controls are"
-    remedy = "More samples help where what is hidden is skewed or comes in groups, such as labs; less noisy controls always do."
-    return Test("identified", fit.strength, (), float(stats.norm.sf(fit.strength)), says, remedy)
 
 
 def _correction(answer: ExposureAnswer) -> Test:
@@ -50,25 +44,11 @@ def _correction(answer: ExposureAnswer) -> Test:
     effects, error = answer.effects, answer.effects.standard_error
     moved = np.sum((effects.value - answer.start)[error > 0] ** 2)
     size = float(np.sqrt(moved / max(np.sum(error[error > 0] ** 2), 1e-300)))
-    says = f"{counted(range(answer.rank), 'hidden direction')}; the estimate goes {answer.share:.0%} of the way from adjusting"
-    says += f" for the controls to the full correction, {size:.1f} standard errors"
-    if not answer.rank:
-        says = (
-            f"the estimate goes {answer.share:.0%} of the way from the unadjusted effects to adjusting for the controls"
-        )
+    way = "adjusting for the controls to the full correction" if answer.rank else "no adjustment to adjusting"
+    says = f"the estimate goes {answer.share:.0%} of the way from {way}, {size:.1f} standard errors"
+    says = f"{counted(range(answer.rank), 'hidden direction')}; {says}"
     remedy = "Compare the estimate with the adjusted one: the truth may lie beyond."
     return Test("correction", size, (), size if answer.rank else np.nan, says, remedy)
-
-
-def _structure(fit: PairFit) -> list[Test]:
-    """That cross-cumulants have the structure of the model; none where they say nothing."""
-    test = fit.posterior.tests.get(CrossCumulants.name)
-    if test is None:
-        return []
-    says = f"the model of two views fits ({test.p_text})"
-    if test.finding != Verdict.STRONG:
-        says = f"the model of two views does not fit ({test.p_text}): something else is shared, or parts depend on each other"
-    return [replace(test, says=says)]
 
 
 def _held_out(answer: ExposureAnswer) -> Test:
@@ -102,11 +82,8 @@ def _agreement(problem: Problem, i: int, rank: int) -> tuple[Test, Array]:
     other: the controls without which it does not reject are a confidence set for the one that is changed.
     """
     solution, views, d_v = problem.solution, problem.solution.canonical, len(problem.controls)
-    k, m, every = (
-        views.rank_v,
-        len(views.correlations),
-        d_v if d_v <= MOST_LEFT_OUT and problem.views[1].columns is not None else 0,
-    )
+    k, m, reduced = views.rank_v, len(views.correlations), problem.views[1].columns is None
+    every = 0 if reduced or d_v > MOST_LEFT_OUT else d_v
     D, noise = np.eye(k, m) * views.correlations, problem.given.noise[i, i] * (solution.n - solution.lost)
     F = np.column_stack([D, views.y_from_v @ problem.given.slopes[-d_v:, i] / np.sqrt(noise)])
     G, a = 1 / (1 - np.sum(D**2, axis=1)), views.y_from_v.T[:every]
@@ -134,22 +111,18 @@ def _agreed(p: float, rank: int) -> str:
         return "there are as many hidden directions as controls, so that the controls cannot contradict each other"
     if p >= RULES["controls agree"].below[-1][0]:
         return f"together the controls go with the exposure just as the part does that they share with the tests ({p_value(p)})"
+    away = "the controls go with the exposure in a way they do not share with the tests"
     more = f"more is hidden than {counted(range(rank), 'direction')}"
-    return (
-        f"the controls go with the exposure in a way they do not share with the tests ({p_value(p)}): the exposure changes "
-        f"some of them, or {more if rank else 'what is hidden goes with the exposure completely'}"
-    )
+    more = more if rank else "what is hidden goes with the exposure completely"
+    return f"{away} ({p_value(p)}): the exposure changes some of them, or {more}"
 
 
 # ---- instruments
 
 
-def _instruments(problem: Problem, fit: PairFit) -> list[Test]:
+def _instruments(problem: Problem, stated: UncorrelatedOwnParts, fit: PairFit) -> list[Test]:
     """Whether the weakest hidden direction is seen by the instruments, and whether these contradict each other."""
-    u, given, evidence = problem.views[0], problem.given, problem.instrumented()
-    assert u.columns is not None
-    assert evidence is not None
-    z, r = np.flatnonzero(u.columns >= len(problem.tests)), fit.rank
+    u, given, z, r = problem.views[0], problem.given, np.flatnonzero(stated.groups_u == 1), fit.rank
     found = canonical(given.cov[np.ix_(z, z)], given.cov[z, u.k :], given.cov_v, problem.solution.canonical.n)
     left = [remaining_p_value(found, k) for k in range(len(found.correlations))]
     sizes = listed([f"{d:.2g}" for d in found.correlations])
@@ -159,12 +132,10 @@ def _instruments(problem: Problem, fit: PairFit) -> list[Test]:
         says += f": direction {weak + 1} is weakly instrumented ({p_value(left[weak])})"
     remedy = "Find instruments that go with what is hidden more closely, or fit with a lower rank."
     p, size = left[r - 1] if r <= len(left) else 1.0, float(found.correlations[min(r, len(left)) - 1])
-    relevance, pair, name = Test("instruments", size, (), p, says, remedy), fit.pair.leading(), "over-identification"
-    if evidence.count <= pair.rank * (pair.rank + 1) // 2:
-        says = "the instruments are just enough, and cannot contradict each other"
-        return [relevance, Test(name, np.nan, (0,), np.nan, says)]
-    test = over_identification(evidence, pair)
+    relevance, test = Test("instruments", size, (), p, says, remedy), over_identification(stated, fit.pair.leading())
     says = f"the instruments agree with each other ({test.p_text})"
-    if test.finding != Verdict.STRONG:
+    if np.isnan(test.p_value):
+        says = "the instruments are just enough, and cannot contradict each other"
+    elif test.finding != Verdict.STRONG:
         says = f"the instruments contradict each other ({test.p_text}): some act on tests or controls directly"
     return [relevance, replace(test, says=says, remedy="Leave out instruments that may act on the tests directly.")]

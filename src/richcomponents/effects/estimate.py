@@ -12,7 +12,7 @@ linear in T. T = 0 says that controls have no noise of their own: the analysis o
 (e, V), which is the safe value. With second moments alone the effect lies between ANCOVA - (l'm + |l||m|) / 2 and
 ANCOVA - (l'm - |l||m|) / 2, the identified set: the range over all 0 <= T <= I.
 
-l, m and T are those of moments that a factor model of all columns smoothed (factors.py), as far as that model holds; the
+l, m and T are those of moments that a factor model of all columns smoothed (moments.py), as far as that model holds; the
 analysis of covariance is that of the sample. So every value that is reported is alpha at an admissible T.
 
 CONTROLS. Each is held out ALONE and treated as a test whose effect is zero: predictors are the coordinates of V of which it is
@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 from scipy import linalg
@@ -36,9 +37,9 @@ from scipy import linalg
 from richcomponents.algebra import Array, IntArray
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.effects.answer import Effects, ExposureAnswer
-from richcomponents.effects.factors import Smoothing
-from richcomponents.effects.moments import Coordinates, Given
+from richcomponents.effects.moments import Coordinates, Given, Smoothing
 from richcomponents.inference.draws import Draws, Shrunk, share_of
+from richcomponents.inference.limits import range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior, Prior, best, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import WEAK_INSTRUMENT
@@ -74,10 +75,9 @@ class Linear:
         return np.asarray(self.base - np.einsum("...pr,...prq->...pq", self.left @ T, self.right))
 
     def set(self) -> tuple[Array, Array]:
-        """Ends (..., p, q) of the range over all 0 <= T <= I."""
-        inner = np.einsum("...pr,...prq->...pq", self.left, self.right)
-        outer = np.linalg.norm(self.left, axis=-1)[..., None] * np.linalg.norm(self.right, axis=-2)
-        return self.base - (inner + outer) / 2, self.base - (inner - outer) / 2
+        """Ends (..., p, q) of the range over all 0 <= T <= I, where no control is left out."""
+        low, high = range_of_products(self.left, self.right[..., 0, :, :].mT)
+        return self.base - high, self.base - low
 
 
 def without_each(given: Given, to_v: Array) -> Array:
@@ -134,9 +134,8 @@ class HeldOut:
 
     def of(self, i: int) -> HeldOut:
         """Of one exposure."""
-        return replace(
-            self, safe=self.safe.map(_column(i)), full=self.full.map(_column(i)), adjusted=self.adjusted[:, i]
-        )
+        one = itemgetter((..., i))
+        return replace(self, safe=self.safe.map(one), full=self.full.map(one), adjusted=one(self.adjusted))
 
     def share(self, own: float) -> tuple[float, float]:
         """The rho in [0, 1] at which (rho - own)^2 / WITNESS_SD^2 + sum (safe + rho change)^2 / variance is least, and what is
@@ -180,35 +179,7 @@ def widened(
     return 1 / np.sqrt(mean), 1 / (spread / 2 + 1 / degrees)
 
 
-def _column(i: int, unit: Array | float = 1.0) -> Callable[[Array], Array]:
-    """Of (..., p, q) the effects of one exposure, in these units."""
-    return lambda effects: effects[..., i] / unit
-
-
 # ---- the estimate
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """T at one rank, the second moments that it is for, and the weight of held-out controls; ridge : added to squared canonical
-    correlations before they are inverted."""
-
-    known: PairFit
-    given: Given
-    blocks: Given
-    trust: float
-    ridge: float
-
-    def effects(self, columns: slice, base: Draws, to_v: Array | None = None) -> tuple[Linear, Draws, Draws]:
-        """On these columns, at T = 0 and at the posterior; base : the analysis of covariance of the sample; to_v : where the
-        columns are the controls and each is left out of them."""
-        known, T = self.known, self.known.posterior.T
-        gone = (None if to_v is None else without_each(one, to_v) for one in (self.given, self.blocks))
-        line = effects_on(self.given, known.pair, columns, base.value, next(gone), self.ridge)
-        lines = effects_on(self.blocks, known.left_out, columns, base.blocks, next(gone), self.ridge)
-        drawn = known.posterior.resampled(line.base.size).T
-        full = Draws(line.at(T.value), lines.at(T.blocks), line.at(drawn.posterior), drawn.weight)
-        return line, Draws.certain(line.base, lines.base), full
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +201,8 @@ class Problem:
     controls: tuple[str, ...]
     share: float | None = None
 
-    def instrumented(self) -> UncorrelatedOwnParts | None:
+    @cached_property
+    def stated(self) -> UncorrelatedOwnParts | None:
         """What instruments state, if there are any: own parts of tests and instruments are uncorrelated."""
         u, v = self.views
         if u.columns is None or len(self.tests) == u.to.shape[1]:
@@ -240,7 +212,7 @@ class Problem:
 
     def evidences(self, where: Canonical, rank: int) -> list[Evidence]:
         """At this rank; where : canonical coordinates of the moments that T is for."""
-        r, stated, out = min(rank, MOST_CORRECTED), self.instrumented(), list[Evidence]()
+        r, stated, out = min(rank, MOST_CORRECTED), self.stated, list[Evidence]()
         if self.solution.grams_xy.any():  # in leading canonical coordinates of the solution
             found, m = self.solution.canonical, self.solution.pair.corrected
             on_u, on_v = self.views[0].to @ found.u_from_x[:, :m], self.views[1].to @ found.v_from_y[:, :m]
@@ -260,8 +232,8 @@ class Problem:
         """Factors of all columns, where all are compared and no instruments say more; the second moments that they smooth, and
         canonical coordinates of these."""
         given, blocks, (u, v), rows = self.given, self.blocks, self.views, self.solution.canonical.n
-        smooth = Smoothing(0, np.ones(0), 0.0, 1.0)
-        if u.columns is not None and v.columns is not None and self.instrumented() is None and self.solution.rank:
+        smooth = Smoothing()
+        if u.columns is not None and v.columns is not None and self.stated is None and self.solution.rank:
             smooth = Smoothing.of(given.cov, u.k, rows)
         if smooth.weight:
             lift = linalg.block_diag(u.lift, v.lift)
@@ -269,10 +241,10 @@ class Problem:
         where = canonical(given.cov[: u.k, : u.k], given.cov[: u.k, u.k :], given.cov_v, rows)
         return smooth, given, blocks, where
 
-    def fit(self, rank: int | None) -> Fit:
-        """At this rank; None : that of the factors of all columns if they hold, else of the test, and one more as long as
+    def fit(self, rank: int | None) -> PairFit:
+        """T at this rank; None : that of the factors of all columns if they hold, else of the test, and one more as long as
         instruments contradict each other."""
-        (smooth, given, blocks, where), stated, rows = self.smoothed, self.instrumented(), self.solution.canonical.n
+        (smooth, _, blocks, where), stated, rows = self.smoothed, self.stated, self.solution.canonical.n
         if rank is None:
             rank = smooth.k if smooth.weight > 0.5 else self.solution.rank
             more = self.views[0].to.shape[1] - len(self.tests)  # instruments
@@ -285,31 +257,49 @@ class Problem:
         pair = Pair.whole(where, len(kept), rank)
         left_out = Pair.of(where, to @ blocks.cov @ to.T, n, kept, rank)
         if stated is not None and self.share is not None and rank:
-            return Fit(_solved(pair, left_out, stated), given, blocks, 1.0, 0.0)
-        known = PairFit.of(pair, left_out, self.evidences(where, rank))
-        return Fit(known, given, blocks, smooth.controls, WEAK_INSTRUMENT / rows)
+            return _solved(pair, left_out, stated)
+        return PairFit.of(pair, left_out, self.evidences(where, rank))
+
+    @property
+    def ridge(self) -> float:
+        """Added to squared canonical correlations before they are inverted, unless instruments alone say what T is."""
+        return 0.0 if self.stated and self.share is not None else WEAK_INSTRUMENT / self.solution.canonical.n
+
+    def corrected(
+        self, fit: PairFit, columns: slice, base: Draws, to_v: Array | None = None
+    ) -> tuple[Linear, Draws, Draws]:
+        """Effects on these columns, at T = 0 and at the posterior; base : the analysis of covariance of the sample; to_v :
+        where the columns are the controls and each is left out of them."""
+        (_, given, blocks, _), T = self.smoothed, fit.posterior.T
+        gone = (None if to_v is None else without_each(one, to_v) for one in (given, blocks))
+        line = effects_on(given, fit.pair, columns, base.value, next(gone), self.ridge)
+        lines = effects_on(blocks, fit.left_out, columns, base.blocks, next(gone), self.ridge)
+        drawn = fit.posterior.resampled(line.base.size).T
+        full = Draws(line.at(T.value), lines.at(T.blocks), line.at(drawn.posterior), drawn.weight)
+        return line, Draws.certain(line.base, lines.base), full
 
     def _each(self, f: Callable[[Given], Array]) -> Draws:
         """Of all rows, and without each block."""
         return Draws.certain(f(self.given), f(self.blocks))
 
-    def estimate(self, at: Fit) -> list[ExposureAnswer]:
+    def estimate(self, fit: PairFit) -> list[ExposureAnswer]:
         """By exposure, before any test: from the analysis of covariance towards the correction. Where nothing is shared, from
         the unadjusted effects towards the analysis of covariance, as far as the change stands above its noise."""
-        fit, d, degrees, noise = at.known, len(self.tests), len(self.counts) - 1.0, 0.0
+        d, degrees, noise = len(self.tests), len(self.counts) - 1.0, 0.0
         naive, adjusted = self._each(lambda one: one.slopes[..., :d, :]), self._each(lambda one: ancova(one, slice(d)))
-        safe, full, gate, held = naive, adjusted, 1.0, self._held_out(at)
+        safe, full, gate, held = naive, adjusted, 1.0, self._held_out(fit)
         ends = np.minimum(naive.value, adjusted.value), np.maximum(naive.value, adjusted.value)
         if fit.rank:
-            line, safe, full = at.effects(slice(d), adjusted)
+            line, safe, full = self.corrected(fit, slice(d), adjusted)
             ends, noise = line.set(), float(np.linalg.eigvalsh(fit.posterior.T.value)[-1])
-            gate = 1.0 if self.instrumented() else fit.gate
+            gate = 1.0 if self.stated else fit.gate
         varies, answers = self.given.variance[:d] > 0, []
         size = np.sqrt(np.where(varies, self.given.variance[:d], 1.0))
+        safe, full = (one.map(lambda x: x / size[:, None]) for one in (safe, full))
         for i, exposure in enumerate(self.exposures):
-            one = held and held.of(i)
-            both = safe.map(_column(i, size)), full.map(_column(i, size))
-            share, doubt, hidden = share_of(*both, gate), 1.0, None
+            of, one = itemgetter((..., i)), held and held.of(i)
+            both = safe.map(of), full.map(of)
+            share, doubt, seen = share_of(*both, gate), 1.0, None
             if fit.rank and self.share is not None:
                 share = self.share
             elif one:
@@ -318,27 +308,26 @@ class Problem:
             error, df = shrunk.error, np.full(d, degrees)
             if one:
                 seen = Shrunk.at(one.safe, one.full, share, doubt)
-                error, df = widened(error, degrees, seen, one.weight)
-                hidden = one.shown(seen, degrees, self.controls)
-            elif not self.instrumented():
-                error, df = widened(error, degrees, None)
+            if not self.stated:
+                error, df = widened(error, degrees, seen, self.smoothed[0].controls)
             told = np.where(varies & (error > 0), 1.0, 0.0)  # a constant test has no effect that could be tested
             others = {"naive": told * naive.value[:, i], "adjusted": told * adjusted.value[:, i]}
             effects = Effects(
                 told * shrunk.value * size, np.where(told, error * size, np.nan), np.where(told, df, 1.0), self.tests,
                 others=others, identified=(told * ends[0][:, i], told * ends[1][:, i]), set_limits=False,
             )  # fmt: skip
+            hidden = one.shown(seen, degrees, self.controls) if one and seen else None
             answers.append(ExposureAnswer(exposure, effects, hidden, fit.rank, share, share * noise))
         return answers
 
-    def _held_out(self, at: Fit) -> HeldOut | None:
+    def _held_out(self, fit: PairFit) -> HeldOut | None:
         """Safe and full effects on held-out controls: the ends that tests have."""
         view, c = self.views[1], len(self.controls)
         controls, variance = slice(-c, None), self.given.variance[-c:]
         own = np.sum(without_each(self.given, view.to) * view.to.T, axis=-1) ** 2
         free = (own > 0) & (own * variance < 1e6)  # the variance over that given the others: more is rounding
         which = np.flatnonzero(free)
-        if len(which) < FEWEST_CONTROLS or self.instrumented():
+        if len(which) < FEWEST_CONTROLS or self.stated:
             return None  # instruments are for controls whose own parts go together: no control tells another one's
         first, size = np.arange(c), np.sqrt(variance)
         if view.columns is not None:
@@ -346,27 +335,34 @@ class Problem:
         index = np.where(free[first] & view.lift.any(axis=1), np.searchsorted(which, first), -1)
         full = base = self._each(lambda one: ancova(one, controls, without_each(one, view.to)))
         safe = self._each(lambda one: one.slopes[..., controls, :])
-        if at.known.rank:
-            _, safe, full = at.effects(controls, base, view.to)
+        if fit.rank:
+            _, safe, full = self.corrected(fit, controls, base, view.to)
         safe, full = (one.map(lambda x: x[..., which, :] / np.abs(size[which, None])) for one in (safe, full))
-        return HeldOut(safe, full, at.trust, index, size, base.value)
+        return HeldOut(safe, full, self.smoothed[0].controls, index, size, base.value)
 
-    def moved(self, at: Fit, answer: ExposureAnswer, i: int) -> Array:
+    def moved(self, fit: PairFit, answer: ExposureAnswer, i: int) -> Array:
         """(d_v,): how far effects on the tests move without each control; root mean square, in standard errors."""
-        tests, T, effects, out = slice(len(self.tests)), at.known.posterior.T.value, answer.effects, []
-        both = (without_each(one, self.views[1].to)[:, None] for one in (self.given, at.given))
+        tests, T, effects, out = slice(len(self.tests)), fit.posterior.T.value, answer.effects, []
+        smooth = self.smoothed[1]
+        both = (without_each(one, self.views[1].to)[:, None] for one in (self.given, smooth))
         for plain, gone in zip(*both, strict=True):
-            line = effects_on(at.given, at.known.pair, tests, ancova(self.given, tests, plain), gone, at.ridge)
+            line = effects_on(smooth, fit.pair, tests, ancova(self.given, tests, plain), gone, self.ridge)
             effect = (line.base + answer.share * (line.at(T) - line.base))[:, i]
             z = ((effect - effects.value) / effects.standard_error)[effects.standard_error > 0]
             out.append(np.sqrt(np.sum(z**2) / max(len(z), 1)) if plain.any() else np.nan)
         return np.array(out)
 
 
-def _at_best(stated: UncorrelatedOwnParts, pair: Pair, prior: Prior, X: Array) -> tuple[UncorrelatedOwnParts, Array]:
-    """The equations with weights that are right near their own best T, and logit T there; from X."""
+def _T(X: Array) -> Array:
+    """(..., r, r) whose logit has these entries."""
+    return logistic(symmetric_of(X))[0]
+
+
+def _at_best(stated: UncorrelatedOwnParts, pair: Pair, prior: Prior) -> tuple[UncorrelatedOwnParts, Array]:
+    """The equations with weights that are right near their own best T, and the entries of logit T there."""
+    X = prior.centre
     for _ in range(3):
-        stated = stated.weighed(pair, logistic(symmetric_of(X))[0])
+        stated = stated.weighed(pair, _T(X))
         X = best([stated], pair, [prior], X)[0]
     return stated, X
 
@@ -374,19 +370,15 @@ def _at_best(stated: UncorrelatedOwnParts, pair: Pair, prior: Prior, X: Array) -
 def over_identification(stated: UncorrelatedOwnParts, pair: Pair) -> Test:
     """The test that instruments agree with each other, at the T at which they do so best; p is nan where they are just enough
     to tell T."""
-    prior = Prior(pair, 2.0)
-    stated, X = _at_best(stated, pair, prior, prior.centre)
-    return replace(stated.use(pair, pair, logistic(symmetric_of(X))[0])[1], name="over-identification")
+    stated, X = _at_best(stated, pair, Prior(pair, 2.0))
+    return replace(stated.use(pair, pair, _T(X))[1], name="over-identification")
 
 
 def _solved(pair: Pair, left_out: Pair, stated: UncorrelatedOwnParts) -> PairFit:
     """The T at which what was stated holds best, without a prior: with as many instruments as controls and hidden directions,
     two-stage least squares."""
     prior = Prior(pair, 30.0)  # so wide for logit T that it says nothing
-    stated, X = _at_best(stated, pair, prior, prior.centre)
-    of_blocks = ("covariance", "n", "kept", "to_x", "to_y")
-    stack = (replace(left_out, **{x: getattr(left_out, x)[b] for x in of_blocks}) for b in range(len(left_out.n)))
-    T = logistic(symmetric_of(X))[0]
-    without = logistic(symmetric_of(np.stack([best([stated], one, [prior], X)[0] for one in stack])))[0]
+    stated, X = _at_best(stated, pair, prior)
+    T, without = _T(X), _T(best([stated], left_out, [prior] * len(left_out.n), X))
     strengths = {stated.name: stated.strength(pair, T, 0 * T)}
     return PairFit(pair, left_out, Posterior(Draws.certain(T, without), strengths=strengths))

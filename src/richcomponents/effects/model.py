@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -14,7 +12,7 @@ from sklearn.base import clone
 
 from richcomponents.components.wide import Factored
 from richcomponents.data.rows import Rows
-from richcomponents.effects.answer import MEANINGS, ExposureAnswer, largest
+from richcomponents.effects.answer import MEANINGS, ExposureAnswer
 from richcomponents.effects.checks import tested
 from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
 from richcomponents.effects.moments import Coordinates, second_moments, unexplained
@@ -22,7 +20,6 @@ from richcomponents.errors import (
     DataError,
     SpecificationWarning,
     WeakIdentificationWarning,
-    constants_told_later,
     warn_user,
 )
 from richcomponents.inference.verdicts import Verdict, verdict
@@ -30,7 +27,7 @@ from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, including_views, names_columns
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
-from richcomponents.models.gaps import complete_rows, say_dropped, taken, without_gaps
+from richcomponents.models.gaps import complete_rows, read_once, say_dropped, taken, without_gaps
 from richcomponents.models.general import RCA
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
@@ -48,9 +45,8 @@ class ExposureEffects(Estimator):
     """Does an exposure change U when something hidden goes with it, given negative controls V?
 
     U = alpha e + S1 + S2 and V = A S2 + S3: V are columns that the exposure e does not change but the hidden S2 disturbs. The
-    controls as covariates (analysis of covariance) leave a bias, because they are noisy; this knows how noisy they are. It
-    moves from the analysis of covariance towards the corrected estimate as far as the data, and the controls themselves when
-    each is held out, support that (see effects/estimate.py).
+    controls as covariates (analysis of covariance) leave a bias, because they are noisy. The estimate moves from there towards
+    the corrected one as far as the data, and the controls themselves when each is held out, support that.
 
     Parameters
     ----------
@@ -64,11 +60,10 @@ class ExposureEffects(Estimator):
     component : optional
         What the exposure changes: "S1" (the first view, by default) or "S3" (the second) of a ContrastiveRCA, or a subset of
         the views of an RCA. Tests are the columns that the component is written in (of a subset: those of its first view),
-        controls all views where it does not live; a component that lives in all views leaves no controls.
+        controls all views where it does not live.
     instruments : name or list of names, optional
         Columns of X, of no view, that go with what is hidden and act on the tests only through it or through the exposure
-        (exposure controls of proximal inference, a second assay, a genotype). They tell how noisy the controls are whatever
-        the distribution of what is hidden.
+        (a second assay, a genotype). They tell how noisy the controls are whatever the distribution of what is hidden.
     share : "auto" or a number from 0 to 1
         Of the correction: 0 is the controls as covariates, 1 the full correction. By default what the data support.
 
@@ -83,8 +78,7 @@ class ExposureEffects(Estimator):
         Per control and exposure: held-out effect, its error and p value; "p of the others", the test that the controls agree
         without it, which is small unless this is the one that the exposure changes; how far the effects on U move without it.
     tests_ : list of Test, or dict of lists by exposure
-        All that the estimate rests on. The worst finding is the verdict_ (of all exposures; verdicts_ : by exposure): strong,
-        weak, not checked, not identified, contradicted or nothing shared.
+        All that the estimate rests on. The worst finding is the verdict_ (of all exposures; verdicts_ : by exposure).
     rank_effects_ : {rank: array like coef_}, at one shared direction fewer and more.
     rank_ : hidden directions; rho_ : array (exposures,), the share of the correction.
     exposures_, notes_, rca_
@@ -136,9 +130,9 @@ class ExposureEffects(Estimator):
             if table.rereadable:
                 table, groups, *_ = without_gaps(table, used, design, table.group_labels(groups), model.missing)
                 groups = groups_of_copies(table.select(design.columns), groups)
-            else:  # one pass is all there is: sums suffice, of the columns that are used
-                with constants_told_later():
-                    table = Moments.of(table.select(used), n_blocks=model.n_blocks, groups=groups, progress=progress)
+            else:  # sums suffice, of the columns that are used
+                reading: dict[str, Any] = {"n_blocks": model.n_blocks, "groups": groups, "progress": progress}
+                table = read_once(table.select(used), model.missing, 4, **reading)[0]
                 model.set_params(views=design.places(), covariates=list(range(d, len(used))))
         # effects have a verdict of their own
         data = model.fit_data(table, design=found.among(design), groups=groups, progress=progress, quiet=True)
@@ -147,8 +141,7 @@ class ExposureEffects(Estimator):
         if len(explained := model.fitted_.explained_columns):
             what = model.views_.describe(int(explained[0]))
             raise DataError(f"{what} is an exact function of the exposures and covariates: take it out of the views")
-        levels = tuple(f"Covariate {one}." for one in design.levels())
-        self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *levels)
+        self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *design.covariate_notes())
         return self._solve(self._problem(data, table, groups))
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -248,7 +241,7 @@ class ExposureEffects(Estimator):
         """The estimate, at one shared direction fewer and more as well, the tests, and what is to be said of each exposure."""
         model, most = self.rca_, len(self.rca_.solution_.canonical.correlations)
         fit = problem.fit(None if model.rank == "auto" else model.solution_.rank)
-        rank = self.rank_ = fit.known.rank
+        rank = self.rank_ = fit.rank
         others = [r for r in (rank - 1, rank + 1) if rank and 1 <= r <= most]
         found = {rank: problem.estimate(fit)} | {r: problem.estimate(problem.fit(r)) for r in others}
         answers = []
@@ -261,19 +254,18 @@ class ExposureEffects(Estimator):
             if alarm:
                 warn_user(f"{of}: {alarm}".removesuffix("."), SpecificationWarning)
         self._answers, self.rho_ = tuple(answers), np.array([one.share for one in answers])
-        self.effects_ = self._of_each(lambda one: one.effects)
-        self.control_effects_ = self._of_each(lambda one: one.hidden) if answers[0].hidden else None
-        self.tests_ = self._of_each(lambda one: list(one.tests))
-        self.coef_ = self._of_each(lambda one: one.effects.value)
-        self.adjusted_ = self._of_each(lambda one: one.effects.others["adjusted"])
-        self.naive_ = self._of_each(lambda one: one.effects.others["naive"])
-        values = {r: [one.ranks[r] for one in answers] for r in sorted(found)}
-        self.rank_effects_ = {r: np.stack(each) if len(each) > 1 else each[0] for r, each in values.items()}
+        effects = [one.effects for one in answers]
+        self.effects_ = self._by_exposure(effects)
+        self.control_effects_ = self._by_exposure([one.hidden for one in answers]) if answers[0].hidden else None
+        self.tests_ = self._by_exposure([list(one.tests) for one in answers])
+        self.coef_ = self._by_exposure([one.value for one in effects])
+        self.adjusted_ = self._by_exposure([one.others["adjusted"] for one in effects])
+        self.naive_ = self._by_exposure([one.others["naive"] for one in effects])
+        self.rank_effects_ = {r: self._by_exposure([one.ranks[r] for one in answers]) for r in sorted(found)}
         return self
 
-    def _of_each(self, part: Callable[[ExposureAnswer], Any]) -> Any:
-        """This part of the answer, or of several: (exposures, d_u) of arrays, else a dict by exposure."""
-        parts = list(map(part, self._answers))
+    def _by_exposure(self, parts: list[Any]) -> Any:
+        """The part of the only answer; of several: (exposures, d_u) of arrays, else a dict by exposure."""
         if len(parts) == 1:
             return parts[0]
         return np.stack(parts) if isinstance(parts[0], np.ndarray) else dict(zip(self.exposures_, parts, strict=True))
@@ -317,23 +309,24 @@ class ExposureEffects(Estimator):
         """What to type for the same fit; empty where that would be pages of column names."""
         whole: Any = self.__repr__
         model, given = whole(N_CHAR_MAX=4000).replace("rca=", "rca=rc."), "X, y" if self.exposure is None else "X"
-        told = f'import richcomponents as rc\n\nmodel = rc.{model}.fit({given})\nrc.write_report("report.html", model, {given})'
-        return "" if "..." in model else told
+        code = f'import richcomponents as rc\n\nmodel = rc.{model}.fit({given})\nrc.write_report("report.html", model, {given})'
+        return "" if "..." in model else code
 
     def summary(self) -> Summary:
         """A page of text (a table and few words, in a notebook): the verdict, the effects, the controls, what to do."""
         views, answers = self.rca_.views_, self._answers
-        several, tests = len(answers) > 1, counted(answers[0].effects.names, "column")
-        about = f"Effects on {views.names[0]} ({tests}), {len(views[1])} controls, {self.rca_.n_samples_} rows"
-        lines = [about, *self.notes_]
-        for one in answers:
-            first, *rest = one.says()
-            lines += ["", f"{one.exposure}: {one.verdict}. {first}", *rest, "", largest(one.effects)]
-        held = {one.exposure: one.hidden for one in answers if one.hidden}
-        lines += ["", "Held-out controls (their effects are zero in truth):"] if held else []
-        lines += [line for name, seen in held.items() for line in [*[f"{name}:"] * several, largest(seen)]]
-        says = [f"{one.exposure}: {said}" if several else said for one in answers for said in one.says()]
+        tests, controls = counted(answers[0].effects.names, "column"), len(views[1])
+        lines = [
+            f"Effects on {views.names[0]} ({tests}), {controls} controls, {self.rca_.n_samples_} rows",
+            *self.notes_,
+        ]
         tables = [one.effects.take(one.order()) for one in answers]
+        for one, table in zip(answers, tables, strict=True):
+            first, *rest = one.says()
+            lines += ["", f"{one.exposure}: {one.verdict}. {first}", *rest, "", repr(table)]
+            if one.hidden:
+                lines += ["", "Held-out controls (their effects are zero in truth):", repr(one.hidden)]
+        says = [f"{one.exposure}: {said}" if answers[1:] else said for one in answers for said in one.says()]
         return Summary(page(lines), verdict=str(self.verdict_), says=[*says, *self.notes_], tables=tables)
 
     def plot(self, what: str = "forest", *, exposure: str | None = None, ax: Any = None) -> Any:
@@ -345,17 +338,16 @@ class ExposureEffects(Estimator):
         name = self.exposures_[0] if exposure is None else exposure
         if name not in self.exposures_:
             raise ValueError(f"exposure must be one of {', '.join(map(repr, self.exposures_))}, got {exposure!r}")
-        answer: Any = self._answers[self.exposures_.index(name)]
-        title, noisier = f"Effects of {name}", f"If the controls were noisier: {name}"
-        held_out = "Your controls, each held out and treated as a test"
-        pictures = {
-            "forest": partial(estimate_plot, answer.effects, title=title, label="effect"),
-            "volcano": partial(volcano_plot, answer.effects, title=title),
-            "controls": partial(control_plot, answer.hidden, title=held_out),
-            "sensitivity": partial(sensitivity_plot, answer.effects, answer.path, title=noisier),
-        }
-        if what not in pictures:
-            raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")
-        if what == "controls" and answer.hidden is None:
-            raise ValueError(f"no control was held out: that needs {FEWEST_CONTROLS} of them")
-        return pictures[what](ax=ax)
+        one: Any = self._answers[self.exposures_.index(name)]
+        match what:
+            case "forest":
+                return estimate_plot(one.effects, title=f"Effects of {name}", label="effect", ax=ax)
+            case "volcano":
+                return volcano_plot(one.effects, title=f"Effects of {name}", ax=ax)
+            case "controls" if one.hidden is None:
+                raise ValueError(f"no control was held out: that needs {FEWEST_CONTROLS} of them")
+            case "controls":
+                return control_plot(one.hidden, title="Your controls, each held out and treated as a test", ax=ax)
+            case "sensitivity":
+                return sensitivity_plot(one.effects, one.path, title=f"If the controls were noisier: {name}", ax=ax)
+        raise ValueError(f"what must be 'forest', 'volcano', 'controls' or 'sensitivity', got {what!r}")

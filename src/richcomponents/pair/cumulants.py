@@ -24,7 +24,7 @@ from richcomponents.algebra.arrays import jackknife_variance
 from richcomponents.algebra.packing import packed_rank
 from richcomponents.cumulants.kstatistics import block_grams, linearised_block_cumulants
 from richcomponents.inference.posterior import Modes, Prior, entries, logistic, symmetric_of
-from richcomponents.inference.verdicts import Test
+from richcomponents.inference.verdicts import RULES, Test
 from richcomponents.moments.state import Moments
 from richcomponents.pair.views import Pair
 
@@ -131,17 +131,19 @@ def _inner_products(grams: Array, e0: Array, each: Array, metric: Array) -> Arra
 def _flip_test(inner: Array, flips: int = 1999) -> Test:
     """One-sided: the largest of the orders' sums and of their total, each over its root mean square under random signs."""
     says = "Cross-cumulants do not have the structure of U = S1 + S2, V = A S2 + S3 with independent parts."
+    fits = "Cross-cumulants do not contradict U = S1 + S2, V = A S2 + S3 with independent parts."
     size = np.sqrt(2 * (inner**2).sum((1, 2)))
     k = inner[size > 0] / size[size > 0, None, None]
     if len(k) == 0:
-        return Test("fit", 0.0, (), 1.0, says)
+        return Test("fit", 0.0, (), 1.0, fits)
     if len(k) > 1:
         total = k.sum(0)
         k = np.concatenate([k, (total / np.sqrt(2 * (total**2).sum()))[None]])
     s = np.random.default_rng(0).choice([-1.0, 1.0], (flips, k.shape[1]))
     null = np.max([np.sum(s @ one * s, axis=1) for one in k], axis=0)
     stat = float(k.sum((1, 2)).max())
-    return Test("fit", stat, (), (1 + int((null >= stat).sum())) / (1 + flips), says)
+    p = (1 + int((null >= stat).sum())) / (1 + flips)
+    return Test("fit", stat, (), p, says if p < RULES["fit"].below[-1][0] else fits)
 
 
 # ---- Gram matrices between blocks of samples

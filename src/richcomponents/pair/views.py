@@ -30,7 +30,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
 from richcomponents.inference.draws import Draws, Metric, Shrunk, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, infer
-from richcomponents.inference.verdicts import Test, gate
+from richcomponents.inference.verdicts import GATE, Test, gate
 from richcomponents.moments import Moments
 from richcomponents.pair.canonical import MAX_CORRELATION, Canonical
 from richcomponents.storage import storable
@@ -293,7 +293,9 @@ class PairFit:
     @property
     def identified(self) -> Test:
         """Whether any evidence tells T from T = 0, in standard errors."""
-        says = "Skewness, kurtosis and errors of columns say little about how much of the shared part U and V have in common."
+        says = f"How much U and V share differs by {self.strength:.1f} standard errors from the least that is possible."
+        if self.strength < GATE[0]:
+            says = "Skewness, kurtosis and errors of columns say little about how much U and V share."
         p = float(stats.norm.sf(self.strength))
         return Test("identified", self.strength, (), p, says, "More samples or more controls help.")
 
