@@ -20,8 +20,8 @@ from richcomponents.text import in_line, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from richcomponents.components.component import VarianceTable
     from richcomponents.cumulants.estimate import Estimate
-    from richcomponents.pair.diagnostics import VarianceTable
 
 
 MOST = 25

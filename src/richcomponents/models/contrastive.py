@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
+from richcomponents.components.component import VarianceTable
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
@@ -19,7 +20,7 @@ from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
 from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_classes, thinning
-from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
+from richcomponents.pair.diagnostics import Diagnostics
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
 from richcomponents.pair.two_views import Target
 from richcomponents.paper.solution import PaperSolution, solve_paper

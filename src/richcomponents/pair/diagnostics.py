@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from richcomponents.algebra import Array
 from richcomponents.inference.limits import IdentifiedSet
 from richcomponents.inference.verdicts import GATE, Test, Verdict
-from richcomponents.notebook import Summary, Table, Tabular
+from richcomponents.notebook import Summary
 from richcomponents.pair.canonical import LEVEL
 from richcomponents.pair.classes import HiddenClasses
 from richcomponents.storage import storable
@@ -254,48 +254,3 @@ class Diagnostics:
         advice = [*self.advice(), *self.next_steps()]
         lines = [title, *(f"  {name:24} {said}" for name, said in rows.items()), *(f"  > {one}" for one in advice)]
         return Summary(page(lines), verdict=self.verdict, says=[*advice, title])
-
-
-@dataclass(frozen=True, repr=False)
-class VarianceTable(Tabular):
-    """Var(U) = Var(S1) + Var(S2), column by column; every array is (d_u,).
-
-    total : Var(U), what ignoring V takes for Var(S1); own, shared : Var(S1) and Var(S2) as estimated;
-    residualised : variance of the residual of U on the shared part of V, never below Var(S1);
-    low, high : confidence limits of Var(S1) (of the identified set, when the higher orders say nothing);
-    identified_low, identified_high : what second moments alone allow, for any distribution (nan for the paper's method).
-    """
-
-    names: tuple[str, ...]
-    total: Array
-    own: Array
-    shared: Array
-    low: Array
-    high: Array
-    identified_low: Array
-    identified_high: Array
-
-    @property
-    def residualised(self) -> Array:
-        """Removing what V predicts removes the least of S2 that is possible: the upper end of the identified set."""
-        return self.identified_high
-
-    @property
-    def shared_share(self) -> Array:
-        """Var(S2) / Var(U) (d_u,), between 0 and 1; 0 for a constant column."""
-        share = np.divide(self.shared, self.total, out=np.zeros_like(self.total), where=self.total > 0)
-        return np.asarray(np.clip(share, 0.0, 1.0))
-
-    def rows(self) -> Table:
-        """One dict per column of U, ready for a data frame."""
-        columns = {
-            "variance": self.total,
-            "own (S1)": self.own,
-            "low": self.low,
-            "high": self.high,
-            "shared (S2)": self.shared,
-            "shared share": self.shared_share,
-            "identified low": self.identified_low,
-            "identified high": self.identified_high,
-        }
-        return Table({"name": n, **{k: float(v[i]) for k, v in columns.items()}} for i, n in enumerate(self.names))

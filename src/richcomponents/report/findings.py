@@ -13,13 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 import richcomponents.baselines as baselines
 from richcomponents.algebra import Array
+from richcomponents.components.component import VarianceTable
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.inference.verdicts import Test
 from richcomponents.models.estimator import Estimator
 from richcomponents.notebook import Table
-from richcomponents.pair.diagnostics import Diagnostics, VarianceTable
+from richcomponents.pair.diagnostics import Diagnostics
 from richcomponents.pair.outcomes import CONTRADICTED
 from richcomponents.report.samples import Samples, look_at
 from richcomponents.text import counted, listed
