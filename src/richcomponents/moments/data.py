@@ -356,9 +356,9 @@ def groups_of_copies(views: Rows, groups: object) -> object:
 
     views : in memory. Rows of a few values repeat by chance: copies are told where one column alone tells all others apart.
     """
-    if groups is not None or not views.held:
+    if groups is not None or views.weighted or not views.held:  # weights say how often rows count
         return groups
-    table = views.array()[:, : views.width]
+    table = views.array()
     place = number = np.zeros(0, dtype=np.int64)
     for column in table.T:
         first, which = np.unique(column, return_index=True, return_inverse=True)[1:]
