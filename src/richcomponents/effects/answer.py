@@ -119,12 +119,11 @@ class ExposureAnswer:
     @property
     def found(self) -> Array:
         """(d_u,) which effects are below the rate of false discoveries."""
-        return np.asarray(np.nan_to_num(self.effects.q_value, nan=1.0) < FALSE_DISCOVERIES)
+        return np.asarray(self.effects.q_value < FALSE_DISCOVERIES)
 
     def order(self) -> IntArray:
         """The columns, the clearest effects first."""
-        p = np.nan_to_num(self.effects.p_value, nan=2.0)
-        return np.lexsort((-np.nan_to_num(np.abs(self.effects.z)), p))
+        return np.lexsort((-np.abs(self.effects.z), self.effects.p_value))  # nan last
 
     def rows(self) -> Table:
         """One row per column of U, in its order: everything that is known."""
@@ -137,20 +136,6 @@ class ExposureAnswer:
             {"name": self.effects.names[i], **{titles[r]: float(values[i]) for r, values in self.ranks.items()}}
             for i in map(int, self.order()[:most])
         )
-
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "exposure": self.exposure,
-            "verdict": str(self.verdict),
-            "meaning": self.meaning,
-            "found": [name for name, found in zip(self.effects.names, self.found, strict=True) if found],
-            "rank": self.rank,
-            "rho": self.share,
-            "tests": [{"name": t.name, "p": t.p_value, "finding": str(t.finding), "says": t.says} for t in self.tests],
-            "effects": self.effects.rows(),
-            "controls": self.controls,
-            "rank_effects": dict(self.ranks),
-        }
 
     # ---- words
 
@@ -209,9 +194,8 @@ class ExposureAnswer:
 
     def advice(self) -> list[str]:
         """What to do next."""
-        word = self.verdict
-        remedies = [test.remedy for test in self.tests if test.remedy and test.finding == word != Verdict.STRONG]
-        return [*dict.fromkeys([ADVICE[word], *remedies]), *self.steps]
+        remedies = [one.remedy for one in self.tests if one.remedy and one.finding == self.verdict != Verdict.STRONG]
+        return [*dict.fromkeys([ADVICE[self.verdict], *remedies]), *self.steps]
 
     def says(self) -> list[str]:
         """All of it, the most important first."""

@@ -27,13 +27,12 @@ def tested(problem: Problem, fit: PairFit, answers: list[ExposureAnswer]) -> lis
     what, p = (counted(range(rank), "direction"), remaining_p_value(views, 0)) if rank else ("nothing", 1.0)
     says = f"given the exposure, tests and controls share {what}"
     shared = Test("shared", leftover_statistic(views, 0)[0], (), p, says)
-    identified = [fit.identified] if rank else []
     structure = [test for name, test in fit.posterior.tests.items() if name == CrossCumulants.name]
     instruments = _instruments(problem, stated, fit) if stated and rank else []
     for i, answer in enumerate(answers):
         agree, without = _agreement(problem, i, rank)
         seen = instruments if stated else [_held_out(answer)]
-        tests = (shared, *identified, _correction(answer), agree, *seen, *structure)
+        tests = (shared, *([fit.identified] if rank else []), _correction(answer), agree, *seen, *structure)
         moved = problem.moved(fit, answer, i) if rank else np.full(len(without), np.nan)
         out.append(replace(answer, tests=tests, without=without, moved=moved))
     return out
@@ -95,15 +94,15 @@ def _agreement(problem: Problem, i: int, rank: int) -> tuple[Test, Array]:
     more, less = (np.log1p(np.maximum(tail, 0.0)).sum(axis=1) for tail in tails)
     statistic = np.maximum(views.n - (left + views.rank_u + 2) / 2, 1.0) * np.maximum(more - less, 0.0)
     p = np.where(left > rank, stats.chi2.sf(statistic, np.maximum(left - rank, 1)), np.nan)
-    says, without = _agreed(float(p[0]), rank), np.full(d_v, np.nan)
-    without[:every] = np.nan_to_num(p[1:], nan=1.0)
-    return Test("controls agree", float(statistic[0]), (max(k - rank, 0),), float(p[0]), says, _REMEDY), without
-
-
-_REMEDY = (
-    "Ask of each control whether the exposure could change it, leave out those that it may, and fit again. If each lab (batch, "
-    "clinic) saw one group only, no analysis helps: both groups have to be measured in each."
-)
+    without, remedy = (
+        np.full(d_v, np.nan),
+        (
+            "Ask of each control whether the exposure could change it, leave out those that it may, and fit again. If each lab "
+            "(batch, clinic) saw one group only, no analysis helps: both groups have to be measured in each."
+        ),
+    )
+    without[:every], says = np.nan_to_num(p[1:], nan=1.0), _agreed(float(p[0]), rank)
+    return Test("controls agree", float(statistic[0]), (max(k - rank, 0),), float(p[0]), says, remedy), without
 
 
 def _agreed(p: float, rank: int) -> str:
@@ -123,7 +122,7 @@ def _agreed(p: float, rank: int) -> str:
 def _instruments(problem: Problem, stated: UncorrelatedOwnParts, fit: PairFit) -> list[Test]:
     """Whether the weakest hidden direction is seen by the instruments, and whether these contradict each other."""
     u, given, z, r = problem.views[0], problem.given, np.flatnonzero(stated.groups_u == 1), fit.rank
-    found = canonical(given.cov[np.ix_(z, z)], given.cov[z, u.k :], given.cov_v, problem.solution.canonical.n)
+    found = canonical(given.cov[np.ix_(z, z)], given.cov[z, len(u.to) :], given.cov_v, problem.solution.canonical.n)
     left = [remaining_p_value(found, k) for k in range(len(found.correlations))]
     sizes = listed([f"{d:.2g}" for d in found.correlations])
     says = f"canonical correlations of controls and instruments, given exposure and covariates, are {sizes}"

@@ -20,8 +20,7 @@ no part. With P = W'(W Cov(V) W')^-1 W, W (k_v, d_v) from V to its coordinates, 
 
     Cov(v_j, V) P Z - c_j (P Z)_j,    c_j = (Cov(V) P)_jj / P_jj,    and    Z'P Z is less by (P Z)_j (P Z)_j' / P_jj:
 
-rank-one downdates, no refits. Held-out effects move the share of the correction; as far as they tell it, the doubt about T
-leaves the errors. What they show beyond their own errors (a variance omega^2) is added to the squared errors of all effects.
+rank-one downdates, no refits. They are witnesses of the share of the correction, and of errors (inference/witnesses.py).
 """
 
 from __future__ import annotations
@@ -40,17 +39,15 @@ from richcomponents.effects.answer import Effects, ExposureAnswer
 from richcomponents.effects.moments import Coordinates, Given, Smoothing
 from richcomponents.inference.draws import Draws, Shrunk, share_of
 from richcomponents.inference.limits import range_of_products
-from richcomponents.inference.posterior import Evidence, Posterior, Prior, best, logistic, symmetric_of
+from richcomponents.inference.posterior import Evidence, Posterior, Prior, T_of, at_best, best
 from richcomponents.inference.verdicts import Test
+from richcomponents.inference.witnesses import share_with, widened
 from richcomponents.learning.coefficients import WEAK_INSTRUMENT
 from richcomponents.pair.canonical import LEVEL, Canonical, canonical
 from richcomponents.pair.cumulants import CrossCumulants
 from richcomponents.pair.equations import UncorrelatedOwnParts
 from richcomponents.pair.solution import PairSolution
 from richcomponents.pair.views import MOST_CORRECTED, Pair, PairFit
-
-WITNESS_SD = 0.5
-"""How far held-out controls may move the share of the correction, as a standard deviation."""
 
 MOST_LOOKED_AT = 30
 """Columns of a view whose own parts are compared with each other: equations are half the square of their number."""
@@ -117,8 +114,7 @@ def effects_on(
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Effects on the controls that are held out, (c, q), each estimated from the others, in standard deviations of these: all
-    controls that the others do not determine, copies once.
+    """Effects on held-out controls (c, q), in standard deviations: all that the others do not determine, copies once.
 
     weight : one over the dispersion of the correlations of their own parts: a control whose own part goes with that of another
     is no witness of what both share with the tests. index (d_v,) : which of these each control is a copy of, or -1;
@@ -137,46 +133,11 @@ class HeldOut:
         one = itemgetter((..., i))
         return replace(self, safe=self.safe.map(one), full=self.full.map(one), adjusted=one(self.adjusted))
 
-    def share(self, own: float) -> tuple[float, float]:
-        """The rho in [0, 1] at which (rho - own)^2 / WITNESS_SD^2 + sum (safe + rho change)^2 / variance is least, and what is
-        left of the doubt about rho, 1 / WITNESS_SD^2 over the precision.
-
-        variance : of sampling, times the dispersion that is left at the best rho, over the weight.
-        """
-        at, way, variance = self.safe.value, self.full.value - self.safe.value, self.safe.over_blocks()
-        best = np.clip(-np.sum(at * way / variance) / max(np.sum(way**2 / variance), 1e-300), 0, 1)
-        variance = variance * max(1.0, np.sum((at + best * way) ** 2 / variance) / max(at.size - 1, 1)) / self.weight
-        precision = WITNESS_SD**-2 + np.sum(way**2 / variance)
-        rho = float(np.clip((own / WITNESS_SD**2 - np.sum(at * way / variance)) / precision, 0, 1))
-        return rho, float(WITNESS_SD**-2 / precision)
-
     def shown(self, seen: Shrunk, degrees: float, names: tuple[str, ...]) -> Estimate:
         """Of all controls, in their units."""
         value, error = (np.where(self.index >= 0, self.size * x[self.index], np.nan) for x in (seen.value, seen.error))
         error, others = np.abs(error) / np.sqrt(self.weight), {"adjusted": self.adjusted}
         return Estimate(value, error, np.full(len(value), degrees), names=names, others=others)
-
-
-def widened(
-    error: Array, degrees: float, seen: Shrunk | None, weight: float = 1.0, grid: int = 100
-) -> tuple[Array, Array]:
-    """Errors (p,), in standard deviations of the columns, with what is beyond them; degrees of freedom.
-
-    Effects on held-out controls, `seen`, are N(0, v_j / weight + omega^2), v_j what their own errors say; those of tests are
-    N(truth, error^2 + omega^2). omega has DuMouchel's prior, whose median is half the root of the mean of v_j. The mean and the
-    variance of the precision 1 / (error^2 + omega^2) over the posterior of omega make a t distribution. Where no control could
-    be held out the prior is all that is known of omega, and v_j are the squared errors themselves.
-    """
-    steps, log = (np.arange(grid) + 0.5) / grid, np.zeros(grid)
-    v = error[error > 0] ** 2 if seen is None else seen.variance
-    omega2 = (v.mean() if v.size else 0.0) / 4 * (steps / (1 - steps)) ** 2
-    if seen is not None:
-        total = v / weight + omega2[:, None]
-        log = -0.5 * np.sum(np.log(total) + seen.value**2 / total, axis=1)
-    precision, mass = 1 / np.maximum(error**2 + omega2[:, None], 1e-300), np.exp(log - log.max())
-    mean = np.average(precision, axis=0, weights=mass)
-    spread = np.average((precision / mean - 1) ** 2, axis=0, weights=mass)
-    return 1 / np.sqrt(mean), 1 / (spread / 2 + 1 / degrees)
 
 
 # ---- the estimate
@@ -207,7 +168,7 @@ class Problem:
         u, v = self.views
         if u.columns is None or len(self.tests) == u.to.shape[1]:
             return None
-        groups, none = np.where(u.columns < len(self.tests), 0, 1), np.full(v.k, -1)
+        groups, none = np.where(u.columns < len(self.tests), 0, 1), np.full(len(v.to), -1)
         return UncorrelatedOwnParts(groups_u=groups, groups_v=none, stated=True, dispersed=True, name="instruments")
 
     def evidences(self, where: Canonical, rank: int) -> list[Evidence]:
@@ -222,8 +183,8 @@ class Problem:
             groups = []  # every column one of its own, of those that go most with what is shared
             for view, loadings in zip(self.views, (where.u_from_x[:, :r], where.v_from_y[:, :r]), strict=True):
                 first = np.argsort(-np.sum(loadings**2, axis=1), kind="stable")[:MOST_LOOKED_AT]
-                looked_at = np.isin(np.arange(view.k), first) & (view.columns is not None)
-                groups.append(np.where(looked_at, np.arange(view.k), -1))
+                every = np.arange(len(view.to))
+                groups.append(np.where(np.isin(every, first) & (view.columns is not None), every, -1))
             stated = UncorrelatedOwnParts(groups_u=groups[0], groups_v=groups[1], dispersed=True)
         return [*out, stated]
 
@@ -232,13 +193,13 @@ class Problem:
         """Factors of all columns, where all are compared and no instruments say more; the second moments that they smooth, and
         canonical coordinates of these."""
         given, blocks, (u, v), rows = self.given, self.blocks, self.views, self.solution.canonical.n
-        smooth = Smoothing()
+        smooth, k_u = Smoothing(), len(u.to)
         if u.columns is not None and v.columns is not None and self.stated is None and self.solution.rank:
-            smooth = Smoothing.of(given.cov, u.k, rows)
+            smooth = Smoothing.of(given.cov, k_u, rows)
         if smooth.weight:
-            lift = linalg.block_diag(u.lift, v.lift)
-            given, blocks = (one.with_covariance(smooth(one.cov), lift) for one in (given, blocks))
-        where = canonical(given.cov[: u.k, : u.k], given.cov[: u.k, u.k :], given.cov_v, rows)
+            lift, smoothed = linalg.block_diag(u.lift, v.lift), [(one, smooth(one.cov)) for one in (given, blocks)]
+            given, blocks = (replace(one, cov=cov, with_v=lift @ cov[..., k_u:]) for one, cov in smoothed)
+        where = canonical(given.cov[:k_u, :k_u], given.cov[:k_u, k_u:], given.cov_v, rows)
         return smooth, given, blocks, where
 
     def fit(self, rank: int | None) -> PairFit:
@@ -265,9 +226,7 @@ class Problem:
         """Added to squared canonical correlations before they are inverted, unless instruments alone say what T is."""
         return 0.0 if self.stated and self.share is not None else WEAK_INSTRUMENT / self.solution.canonical.n
 
-    def corrected(
-        self, fit: PairFit, columns: slice, base: Draws, to_v: Array | None = None
-    ) -> tuple[Linear, Draws, Draws]:
+    def corrected(self, fit: PairFit, columns: slice, base: Draws, to_v: Array | None) -> tuple[Linear, Draws, Draws]:
         """Effects on these columns, at T = 0 and at the posterior; base : the analysis of covariance of the sample; to_v :
         where the columns are the controls and each is left out of them."""
         (_, given, blocks, _), T = self.smoothed, fit.posterior.T
@@ -290,7 +249,7 @@ class Problem:
         safe, full, gate, held = naive, adjusted, 1.0, self._held_out(fit)
         ends = np.minimum(naive.value, adjusted.value), np.maximum(naive.value, adjusted.value)
         if fit.rank:
-            line, safe, full = self.corrected(fit, slice(d), adjusted)
+            line, safe, full = self.corrected(fit, slice(d), adjusted, None)
             ends, noise = line.set(), float(np.linalg.eigvalsh(fit.posterior.T.value)[-1])
             gate = 1.0 if self.stated else fit.gate
         varies, answers = self.given.variance[:d] > 0, []
@@ -299,22 +258,21 @@ class Problem:
         for i, exposure in enumerate(self.exposures):
             of, one = itemgetter((..., i)), held and held.of(i)
             both = safe.map(of), full.map(of)
-            share, doubt, seen = share_of(*both, gate), 1.0, None
+            share, doubt = share_of(*both, gate), 1.0
             if fit.rank and self.share is not None:
                 share = self.share
             elif one:
-                share, doubt = one.share(share)
+                share, doubt = share_with(share, one.safe, one.full, one.weight)
             shrunk = Shrunk.at(*both, share, doubt)
+            seen = Shrunk.at(one.safe, one.full, share, doubt) if one else None
             error, df = shrunk.error, np.full(d, degrees)
-            if one:
-                seen = Shrunk.at(one.safe, one.full, share, doubt)
             if not self.stated:
                 error, df = widened(error, degrees, seen, self.smoothed[0].controls)
-            told = np.where(varies & (error > 0), 1.0, 0.0)  # a constant test has no effect that could be tested
-            others = {"naive": told * naive.value[:, i], "adjusted": told * adjusted.value[:, i]}
+            tested = np.where(varies & (error > 0), 1.0, 0.0)  # a constant test has no effect that could be tested
+            others = {"naive": tested * naive.value[:, i], "adjusted": tested * adjusted.value[:, i]}
             effects = Effects(
-                told * shrunk.value * size, np.where(told, error * size, np.nan), np.where(told, df, 1.0), self.tests,
-                others=others, identified=(told * ends[0][:, i], told * ends[1][:, i]), set_limits=False,
+                tested * shrunk.value * size, np.where(tested, error * size, np.nan), np.where(tested, df, 1.0), self.tests,
+                others=others, identified=(tested * ends[0][:, i], tested * ends[1][:, i]), set_limits=False,
             )  # fmt: skip
             hidden = one.shown(seen, degrees, self.controls) if one and seen else None
             answers.append(ExposureAnswer(exposure, effects, hidden, fit.rank, share, share * noise))
@@ -353,32 +311,16 @@ class Problem:
         return np.array(out)
 
 
-def _T(X: Array) -> Array:
-    """(..., r, r) whose logit has these entries."""
-    return logistic(symmetric_of(X))[0]
-
-
-def _at_best(stated: UncorrelatedOwnParts, pair: Pair, prior: Prior) -> tuple[UncorrelatedOwnParts, Array]:
-    """The equations with weights that are right near their own best T, and the entries of logit T there."""
-    X = prior.centre
-    for _ in range(3):
-        stated = stated.weighed(pair, _T(X))
-        X = best([stated], pair, [prior], X)[0]
-    return stated, X
-
-
 def over_identification(stated: UncorrelatedOwnParts, pair: Pair) -> Test:
-    """The test that instruments agree with each other, at the T at which they do so best; p is nan where they are just enough
-    to tell T."""
-    stated, X = _at_best(stated, pair, Prior(pair, 2.0))
-    return replace(stated.use(pair, pair, _T(X))[1], name="over-identification")
+    """The test that instruments agree, at the T where they do so best; p is nan where they are just enough to tell T."""
+    stated, X = at_best(stated, pair, Prior(pair, 2.0))
+    return replace(stated.use(pair, pair, T_of(X))[1], name="over-identification")
 
 
 def _solved(pair: Pair, left_out: Pair, stated: UncorrelatedOwnParts) -> PairFit:
-    """The T at which what was stated holds best, without a prior: with as many instruments as controls and hidden directions,
-    two-stage least squares."""
+    """The T at which what was stated holds best, without a prior: where it just tells T, two-stage least squares."""
     prior = Prior(pair, 30.0)  # so wide for logit T that it says nothing
-    stated, X = _at_best(stated, pair, prior)
-    T, without = _T(X), _T(best([stated], left_out, [prior] * len(left_out.n), X))
+    stated, X = at_best(stated, pair, prior)
+    T, without = T_of(X), T_of(best([stated], left_out, [prior] * len(left_out.n), X))
     strengths = {stated.name: stated.strength(pair, T, 0 * T)}
     return PairFit(pair, left_out, Posterior(Draws.certain(T, without), strengths=strengths))

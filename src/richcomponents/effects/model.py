@@ -16,12 +16,7 @@ from richcomponents.effects.answer import MEANINGS, ExposureAnswer
 from richcomponents.effects.checks import tested
 from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
 from richcomponents.effects.moments import Coordinates, second_moments, unexplained
-from richcomponents.errors import (
-    DataError,
-    SpecificationWarning,
-    WeakIdentificationWarning,
-    warn_user,
-)
+from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import Design, including_views, names_columns
@@ -44,15 +39,14 @@ MOST_COMPARED = 120
 class ExposureEffects(Estimator):
     """Does an exposure change U when something hidden goes with it, given negative controls V?
 
-    U = alpha e + S1 + S2 and V = A S2 + S3: V are columns that the exposure e does not change but the hidden S2 disturbs. The
-    controls as covariates (analysis of covariance) leave a bias, because they are noisy. The estimate moves from there towards
-    the corrected one as far as the data, and the controls themselves when each is held out, support that.
+    U = alpha e + S1 + S2 and V = A S2 + S3: V are columns that the exposure e does not change but the hidden S2 disturbs. They
+    are noisy, so that taking them as covariates leaves a bias. The estimate goes from there towards the corrected one as far as
+    the data, and the controls themselves when each is held out, support that.
 
     Parameters
     ----------
     rca : ContrastiveRCA or RCA
-        Which columns are U and V, and known covariates. Cloned and fitted to what the exposures leave. Of more than two views
-        (an RCA) two are made: tests U and controls V, see `component`.
+        Which columns are U and V, and known covariates. Cloned and fitted to what the exposures leave.
     exposure : name or list of names, optional
         Columns of X that hold exposures (numbers, for a table without names), instead of y: for files, dask tables, states.
     reference : optional
@@ -62,8 +56,8 @@ class ExposureEffects(Estimator):
         the views of an RCA. Tests are the columns that the component is written in (of a subset: those of its first view),
         controls all views where it does not live.
     instruments : name or list of names, optional
-        Columns of X, of no view, that go with what is hidden and act on the tests only through it or through the exposure
-        (a second assay, a genotype). They tell how noisy the controls are whatever the distribution of what is hidden.
+        Columns of X, of no view, that go with what is hidden and act on the tests only through it or through the exposure:
+        they tell how noisy the controls are whatever the distribution of what is hidden.
     share : "auto" or a number from 0 to 1
         Of the correction: 0 is the controls as covariates, 1 the full correction. By default what the data support.
 
@@ -80,8 +74,7 @@ class ExposureEffects(Estimator):
     tests_ : list of Test, or dict of lists by exposure
         All that the estimate rests on. The worst finding is the verdict_ (of all exposures; verdicts_ : by exposure).
     rank_effects_ : {rank: array like coef_}, at one shared direction fewer and more.
-    rank_ : hidden directions; rho_ : array (exposures,), the share of the correction.
-    exposures_, notes_, rca_
+    rank_ : hidden directions; rho_ : array (exposures,), the share of the correction; exposures_, notes_, rca_
 
     Examples
     --------
@@ -112,8 +105,7 @@ class ExposureEffects(Estimator):
         """Fit to one table (or a state) whose columns are U, V, known covariates and, where they are named, exposures.
 
         y : (n,) or (n, q), exposures in memory: numbers, or classes; or the name (a list of names) of columns of X. X,
-        groups, sample_weight, progress : as in :meth:`ContrastiveRCA.fit`; X may also be a state of
-        :class:`Moments`, of several sites for example.
+        groups, sample_weight, progress : as in :meth:`ContrastiveRCA.fit`; X may also be a state, of several sites for example.
         """
         model = self._model()
         if isinstance(X, Moments):
@@ -121,7 +113,7 @@ class ExposureEffects(Estimator):
         found, table, design, groups, sample_weight = self._read(model, X, y, groups, sample_weight, reset=True)
         found.check_names(design)
         used, d = np.concatenate([design.used, found.columns]), len(design.columns)
-        views = {name: design.views[name].tolist() for name in design.views}
+        views = {name: one.tolist() for name, one in design.views.columns.items()}
         model.set_params(views=views, covariates=used[d:].tolist())
         if isinstance(table, Rows):
             if table.n_rows is not None and table.n_rows <= len(used) - d + 2:
@@ -223,10 +215,9 @@ class ExposureEffects(Estimator):
         if isinstance(chosen, Moments):
             rows, weight, blocks = equivalent_rows(chosen)
         else:
-            rows, weight = chosen.array(), np.ones(1)
-            if chosen.weighted:
-                rows, weight = rows[:, :-1], rows[:, -1]
-            weight, blocks = np.broadcast_to(weight, len(rows)), block_numbers(len(rows), model.n_blocks, groups)
+            rows = chosen.array()
+            rows, weight = (rows[:, :-1], rows[:, -1]) if chosen.weighted else (rows, np.ones(len(rows)))
+            blocks = block_numbers(len(rows), model.n_blocks, groups)
             counts = weight > 0  # what does not count may be anything, and fills no block
             rows, weight, blocks = rows[counts], weight[counts], blocks[counts]
         left = unexplained(rows[:, len(u) + len(v) :], weight)[-q:]
@@ -254,13 +245,12 @@ class ExposureEffects(Estimator):
             if alarm:
                 warn_user(f"{of}: {alarm}".removesuffix("."), SpecificationWarning)
         self._answers, self.rho_ = tuple(answers), np.array([one.share for one in answers])
-        effects = [one.effects for one in answers]
-        self.effects_ = self._by_exposure(effects)
+        self.effects_ = self._by_exposure([one.effects for one in answers])
         self.control_effects_ = self._by_exposure([one.hidden for one in answers]) if answers[0].hidden else None
         self.tests_ = self._by_exposure([list(one.tests) for one in answers])
-        self.coef_ = self._by_exposure([one.value for one in effects])
-        self.adjusted_ = self._by_exposure([one.others["adjusted"] for one in effects])
-        self.naive_ = self._by_exposure([one.others["naive"] for one in effects])
+        self.coef_ = self._by_exposure([one.effects.value for one in answers])
+        self.adjusted_ = self._by_exposure([one.effects.others["adjusted"] for one in answers])
+        self.naive_ = self._by_exposure([one.effects.others["naive"] for one in answers])
         self.rank_effects_ = {r: self._by_exposure([one.ranks[r] for one in answers]) for r in sorted(found)}
         return self
 
@@ -277,8 +267,7 @@ class ExposureEffects(Estimator):
         return self._answers
 
     def effect_table(self) -> Table:
-        """All effects in one long table, a row per column of U and exposure, as `rca effects --out` writes it; its `to_frame()`
-        is a data frame."""
+        """All effects in one long table, a row per column of U and exposure, as `rca effects --out` writes it."""
         return Table(row for answer in self._answers for row in answer.rows())
 
     @property
@@ -301,9 +290,7 @@ class ExposureEffects(Estimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit counted missing values
             found, table, design, *_ = self._read(self._model(), X, y, reset=False)
-        if not isinstance(table, Rows):
-            return None
-        return table.select(np.concatenate([design.used, found.columns]))
+        return table.select(np.concatenate([design.used, found.columns])) if isinstance(table, Rows) else None
 
     def recipe(self) -> str:
         """What to type for the same fit; empty where that would be pages of column names."""
@@ -316,10 +303,8 @@ class ExposureEffects(Estimator):
         """A page of text (a table and few words, in a notebook): the verdict, the effects, the controls, what to do."""
         views, answers = self.rca_.views_, self._answers
         tests, controls = counted(answers[0].effects.names, "column"), len(views[1])
-        lines = [
-            f"Effects on {views.names[0]} ({tests}), {controls} controls, {self.rca_.n_samples_} rows",
-            *self.notes_,
-        ]
+        about = f"Effects on {views.names[0]} ({tests}), {controls} controls, {self.rca_.n_samples_} rows"
+        lines = [about, *self.notes_]
         tables = [one.effects.take(one.order()) for one in answers]
         for one, table in zip(answers, tables, strict=True):
             first, *rest = one.says()

@@ -13,7 +13,7 @@ controls, so that each control can be held out, and no more than tests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -48,10 +48,6 @@ class Coordinates:
         copies = correlation[:, columns] * (first[:, None] == columns)
         return cls(np.eye(len(scale))[columns] / scale[columns, None], scale[:, None] * np.sign(copies), columns)
 
-    @property
-    def k(self) -> int:
-        return len(self.to)
-
 
 @dataclass(frozen=True, eq=False)
 class Given:
@@ -82,10 +78,6 @@ class Given:
     def precision_v(self) -> Array:
         return np.asarray(np.linalg.pinv(self.cov_v, rcond=1e-12, hermitian=True))
 
-    def with_covariance(self, cov: Array, lift: Array) -> Given:
-        """The same with another covariance of the coordinates, of which columns (p, k) are made by `lift`."""
-        return replace(self, cov=cov, with_v=lift @ cov[..., -self.with_v.shape[-1] :])
-
 
 def second_moments(
     table: Array, views: tuple[Coordinates, Coordinates], known: int, weight: Array, blocks: IntArray, lost: float
@@ -104,7 +96,12 @@ def second_moments(
         z = np.hstack([np.ones((len(rows), 1)), rows[:, p:], rows[:, :p] @ to.T])
         products.append(z.T * counts @ np.hstack([z, rows[:, :p]]))
         squares.append(counts @ rows[:, :p] ** 2)
-    places, k_v, one, two = slice(1 + known, 1 + table.shape[1] - p), views[1].k, np.stack(products), np.stack(squares)
+    places, k_v, one, two = (
+        slice(1 + known, 1 + table.shape[1] - p),
+        len(views[1].to),
+        np.stack(products),
+        np.stack(squares),
+    )
     whole, without = ((one.sum(0), two.sum(0)), (one.sum(0) - one, two.sum(0) - two))
     return _given(*whole, places, k_v, lost), _given(*without, places, k_v, lost), one[:, 0, 0]
 

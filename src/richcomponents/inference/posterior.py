@@ -119,6 +119,11 @@ def logistic(X: Array) -> tuple[Array, Callable[[Array], Array]]:
     return (v / (1 + np.exp(-a))[..., None, :]) @ vt, lambda g: v @ (quotient * (vt @ g @ v)) @ vt
 
 
+def T_of(X: Array) -> Array:
+    """T (..., r, r), from the entries (..., m) of its logit."""
+    return logistic(symmetric_of(X))[0]
+
+
 def nats(evidences: Sequence[Evidence], pair: Any, T: Array) -> tuple[Array, Array]:
     """Of all evidence together: (...), and the gradient in T (..., r, r)."""
     value, slope = np.zeros(T.shape[:-2]), np.zeros(T.shape)
@@ -187,6 +192,15 @@ def best(evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], star
     return at(optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(s.shape))
 
 
+def at_best(one: Any, pair: Any, prior: Prior, rounds: int = 3) -> tuple[Any, Array]:
+    """An evidence with weights that are right near its own best T, and the entries of logit T there."""
+    X = prior.centre
+    for _ in range(rounds):
+        one = one.weighed(pair, T_of(X))
+        X = best([one], pair, [prior], X)[0]
+    return one, X
+
+
 @dataclass(frozen=True, eq=False)
 class Modes:
     """X (k, m) at the modes of k posteriors; the curvature there, in units of the priors, whose roots are root (k, m, m):
@@ -218,12 +232,12 @@ class Modes:
         each = np.repeat(self.X[:, None], len(left_out.n), axis=1)
         scores = score(evidences, left_out, each)[1] * (pair.n / left_out.n)[:, None]
         scaled = (scores - scores.mean(1, keepdims=True)) @ self.root @ self.axes / self.values[:, None]
-        return logistic(symmetric_of(each + scaled @ self.axes.mT @ self.root.mT))[0]
+        return T_of(each + scaled @ self.axes.mT @ self.root.mT)
 
     def drawn(self, normal: Array) -> Array:
         """T (k, n, r, r) at the deviations that standard normal rows (n, m) are."""
         deviations = (normal @ self.axes / np.sqrt(self.values)[:, None]) @ self.axes.mT @ self.root.mT
-        return logistic(symmetric_of(self.X[:, None] + deviations))[0]
+        return T_of(self.X[:, None] + deviations)
 
 
 def calibrated(
@@ -234,7 +248,7 @@ def calibrated(
     for one in evidences:
         X = prior.centre
         for _ in range(rounds):
-            one = one.weighed(pair, logistic(symmetric_of(X))[0])
+            one = one.weighed(pair, T_of(X))
             if not one.scale.any():
                 break
             X = best([one], pair, [prior], X)[0]
@@ -244,7 +258,7 @@ def calibrated(
             scale = np.maximum(curvature / np.maximum(noise, 1e-300), 0.0) * one.above_noise(values)
             one = replace(one, scale=scale)
         if one.scale.any():
-            T = logistic(symmetric_of(best([one], pair, [loose], X)[0]))[0]
+            T = T_of(best([one], pair, [loose], X)[0])
             share, tests[one.name] = one.use(pair, left_out, T)
             one = replace(one, scale=one.scale * share)
         if one.scale.any():
@@ -296,7 +310,7 @@ def infer(
     tops = Modes.of(evidences, pair, priors)
     without = tops.without_blocks(evidences, pair, left_out)
     gains = np.sum(nats(evidences, pair, without)[0] - nats(evidences, left_out, without)[0], axis=1)
-    moves = without - logistic(symmetric_of(tops.X))[0][:, None]
+    moves = without - T_of(tops.X)[:, None]
     levels = softmax(np.reshape([one.log_weight for one in priors] + tops.evidence, (len(TAUS), -1)))
     taus = softmax(np.sum(levels * gains.reshape(levels.shape), axis=1))
     weight, draws = (taus[:, None] * levels).ravel(), np.concatenate(tops.drawn(np.concatenate([half, -half])))

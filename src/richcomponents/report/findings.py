@@ -391,11 +391,26 @@ class Findings:
                 "A": self.mixing[0].matrix,
             }
         if self.effects:
-            found["exposures"] = [answer.as_dict() for answer in self.effects]
+            found["exposures"] = [_of_exposure(answer) for answer in self.effects]
         if self.sets is not None:
             found["components"] = self.sets.rows
             found["mixing"] = [{"component": m.component, "view": m.view, "A": m.matrix} for m in self.mixing]
         return {name: _plain(value) for name, value in found.items()}
+
+
+def _of_exposure(answer: ExposureAnswer) -> dict[str, object]:
+    return {
+        "exposure": answer.exposure,
+        "verdict": str(answer.verdict),
+        "meaning": answer.meaning,
+        "found": answer.effects.take(np.flatnonzero(answer.found)).names,
+        "rank": answer.rank,
+        "rho": answer.share,
+        "tests": [{"name": t.name, "p": t.p_value, "finding": str(t.finding), "says": t.says} for t in answer.tests],
+        "effects": answer.effects.rows(),
+        "controls": answer.controls,
+        "rank_effects": dict(answer.ranks),
+    }
 
 
 def _plain(value: object) -> object:
