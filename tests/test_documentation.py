@@ -76,8 +76,9 @@ def scaled(code):
 
 
 def inline(document):
-    """Code inside the text, on one line; ~ in a role only says that the last name is shown."""
+    """Code inside the text, on one line; ~ in a role only says that the last name is shown, and <...> where it leads."""
     text = re.sub(r"^    .*$", "", prose(document), flags=re.M)
+    text = re.sub(r" <api/[\w.]+>(?=`)", "", text)
     return [re.sub(r"\s+", " ", span) for span in dict.fromkeys(re.findall(r"`~?([^`]+)`", text))]
 
 
@@ -257,6 +258,7 @@ def names(data):
         "rc": rc,
         "richcomponents": richcomponents,
         "X": X,
+        "data": data,
         "y": y,
         "U": data.U,
         "V": data.V,
@@ -397,7 +399,7 @@ def test_code_in_the_text_is_right(document, folder, names, capsys):
             check_inline(span, names, known)
         except Exception as error:
             faults[span] = f"{type(error).__name__}: {error}"
-    assert not faults
+    assert not faults, faults
 
 
 def test_standard_errors_are_where_the_readme_says(data):

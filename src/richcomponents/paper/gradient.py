@@ -61,11 +61,11 @@ def sigmoid_series(degree: int) -> Polynomial:
 
 @lru_cache(maxsize=8)
 def largest_variance(degree: int) -> float:
-    """Of theta's: MAX_VARIANCE for the cubic; for others it grows with the square of how far they are as close to the sigmoid
-    as the cubic is on its interval.
+    """Of theta's: MAX_VARIANCE up to the cubic; above it grows with the square of how far a polynomial is as close to the
+    sigmoid as the cubic is on its interval.
 
-    >>> [round(largest_variance(degree), 1) for degree in (3, 5, 7)]
-    [1.5, 1.9, 2.3]
+    >>> [round(largest_variance(degree), 1) for degree in (1, 3, 5, 7)]
+    [1.5, 1.5, 1.9, 2.3]
     """
     z = np.linspace(0.0, 10.0, 10_001)
 
@@ -74,7 +74,7 @@ def largest_variance(degree: int) -> float:
 
     level = float(gap(3)[z <= INTERVAL].max())
     reach = z[np.argmax(gap(degree) > level)] / z[np.argmax(gap(3) > level)]
-    return MAX_VARIANCE * float(reach) ** 2
+    return MAX_VARIANCE * max(float(reach), 1.0) ** 2
 
 
 @dataclass(frozen=True)
