@@ -399,7 +399,7 @@ def test_code_in_the_text_is_right(document, folder, names, capsys):
             check_inline(span, names, known)
         except Exception as error:
             faults[span] = f"{type(error).__name__}: {error}"
-    assert not faults, faults
+    assert not faults, "\n".join(faults)
 
 
 def test_standard_errors_are_where_the_readme_says(data):

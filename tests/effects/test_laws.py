@@ -212,6 +212,8 @@ def test_units(plain, unit):
     np.testing.assert_allclose(other.coef_, model.coef_ * scale[:6] * unit, rtol=1e-4)
     np.testing.assert_allclose(other.effects_.p_value, model.effects_.p_value, rtol=1e-3)
     assert other.verdict_ == model.verdict_
+    sizes = [[test.statistic for test in one.tests_] for one in (other, model)]
+    np.testing.assert_allclose(*sizes, rtol=1e-3)
 
 
 def test_seeds(plain):

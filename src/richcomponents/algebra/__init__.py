@@ -14,7 +14,6 @@ from richcomponents.algebra.packing import (
 from richcomponents.algebra.partitions import kstatistic_coefficient, partitions_without_singletons, plugin_coefficient
 from richcomponents.algebra.tensors import (
     cumulants_to_moments,
-    fold,
     moments_to_cumulants,
     multilinear,
     symmetrise,
@@ -22,7 +21,7 @@ from richcomponents.algebra.tensors import (
 )
 
 __all__ = [
-    "Array", "IntArray", "column_numbers", "contract", "cumulants_to_moments", "fold", "kstatistic_coefficient",
+    "Array", "IntArray", "column_numbers", "contract", "cumulants_to_moments", "kstatistic_coefficient",
     "moments_to_cumulants", "multilinear", "pack", "packed_indices", "packed_rank", "packed_size",
     "partitions_without_singletons", "plugin_coefficient", "symmetrise", "unfold", "unpack",
 ]  # fmt: skip

@@ -25,11 +25,6 @@ def unfold(tensor: Array) -> Array:
     return tensor.reshape(-1, tensor.shape[-1])
 
 
-def fold(matrix: Array, shape: tuple[int, ...]) -> Array:
-    """The inverse of :func:`unfold`."""
-    return matrix.reshape(shape)
-
-
 def multilinear(tensor: Array, *matrices: Array | None) -> Array:
     """T(M1..Mt)[i1..it] = sum_j T[j1..jt] prod_l M_l[j_l, i_l]; None leaves a slot as it is.
 
@@ -39,9 +34,7 @@ def multilinear(tensor: Array, *matrices: Array | None) -> Array:
     """
     if len(matrices) != tensor.ndim:
         raise ValueError(f"a tensor of order {tensor.ndim} takes {tensor.ndim} matrices, got {len(matrices)}")
-    for (
-        matrix
-    ) in matrices:  # contracting the first slot and appending the result as the last one rotates all slots around
+    for matrix in matrices:  # contracting the first slot and appending the result as the last one rotates all slots
         tensor = np.moveaxis(tensor, 0, -1) if matrix is None else np.tensordot(tensor, matrix, axes=(0, 0))
     return tensor
 

@@ -41,8 +41,8 @@ def tested(problem: Problem, fit: PairFit, answers: list[ExposureAnswer]) -> lis
 def _correction(answer: ExposureAnswer) -> Test:
     """How far the correction moves the effects, in standard errors: where it hardly does, nothing of it can be relied on."""
     effects, error = answer.effects, answer.effects.standard_error
-    moved = np.sum((effects.value - answer.start)[error > 0] ** 2)
-    size = float(np.sqrt(moved / max(np.sum(error[error > 0] ** 2), 1e-300)))
+    moved = ((effects.value - answer.start) / error)[error > 0]
+    size = float(np.sqrt(np.sum(moved**2) / max(len(moved), 1)))
     way = "adjusting for the controls to the full correction" if answer.rank else "no adjustment to adjusting"
     says = f"the estimate goes {answer.share:.0%} of the way from {way}, {size:.1f} standard errors"
     says = f"{counted(range(answer.rank), 'hidden direction')}; {says}"
