@@ -262,7 +262,7 @@ def test_the_verdict_is_the_models(data, three):
     assert two.verdict_ == Findings.of(two).verdict == rc.ContrastiveRCA(views=4).fit(data.X).verdict_
     with pytest.warns(rc.WeakIdentificationWarning):
         weak = rc.RCA(views=three.views, sets=three.sets).fit(np.random.default_rng(0).normal(size=(500, 6)))
-    assert weak.verdict_ == Findings.of(weak).verdict == "weak"
+    assert weak.verdict_ == Findings.of(weak).verdict == "not identified"
 
 
 def test_a_failed_test_takes_the_green_away(data):
