@@ -676,31 +676,31 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     # ---- for now: learners that ask the model what its fit knows
 
     def stand_in(self, *given: Any, **options: Any) -> Array:
-        """See :class:`Fitted`."""
+        """See `Fitted`."""
         return self.fitted_.stand_in(*given, **options)
 
     def beside(self, *given: Any, **options: Any) -> tuple[Outcome, Array | None]:
-        """See :class:`Fitted`."""
+        """See `Fitted`."""
         return self.fitted_.beside(*given, **options)
 
     def estimate_of(self, *given: Any, **options: Any) -> Estimate:
-        """See :class:`Fitted`."""
+        """See `Fitted`."""
         return self.fitted_.estimate_of(*given, **options)
 
     def prediction_error(self, component: object = None) -> Any:
-        """See :class:`Fitted`."""
+        """See `Fitted`."""
         return self.fitted_.prediction_error(component)
 
     def component_for_gradients(self, *given: Any) -> Component:
-        """See :class:`Fitted`."""
+        """See `Fitted`."""
         return self.fitted_.component_for_gradients(*given)
 
     def leaves_open(self, component: object = None) -> bool:
-        """See :class:`Fitted`."""
+        """See `Fitted`."""
         return self.fitted_.leaves_open(component)
 
     def without_blocks(self, component: object = None) -> Iterator[tuple[int, Any]]:
-        """See :class:`Fitted`."""
+        """See `Fitted`."""
         return self.fitted_.without_blocks()
 
     # ---- how sure
