@@ -11,14 +11,14 @@ from richcomponents.algebra.packing import (
     packed_size,
     unpack,
 )
-from richcomponents.algebra.partitions import kstatistic_coefficient, partitions_without_singletons, plugin_coefficient
-from richcomponents.algebra.tensors import (
+from richcomponents.algebra.partitions import (
     cumulants_to_moments,
+    kstatistic_coefficient,
     moments_to_cumulants,
-    multilinear,
-    symmetrise,
-    unfold,
+    partitions_without_singletons,
+    plugin_coefficient,
 )
+from richcomponents.algebra.tensors import multilinear, symmetrise, unfold
 
 __all__ = [
     "Array", "IntArray", "column_numbers", "contract", "cumulants_to_moments", "kstatistic_coefficient",

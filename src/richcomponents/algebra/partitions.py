@@ -7,14 +7,19 @@ A cumulant is a sum over the partitions of its slots (paper, Section 2)
 and its unbiased estimator (the k-statistic) is the same sum with each product of expectations replaced by its unbiased
 estimator, an average over DISTINCT samples. Expanding those averages in power sums s_B = sum_n prod_{i in B} x_ni needs the
 Moebius function of the partition lattice, and gives one coefficient per partition that depends only on the sizes of its blocks
-and on n.
+and on n. Moments are the same sums of cumulants with weights of one: m(1..t) = sum_pi prod_B k(B), the exact inverse.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
 from math import factorial, perm, prod
+
+import numpy as np
+
+from richcomponents.algebra.arrays import Array
 
 Partition = tuple[tuple[int, ...], ...]
 
@@ -94,3 +99,41 @@ def kstatistic_coefficient(sizes: tuple[int, ...], n: int) -> float:
 def plugin_coefficient(sizes: tuple[int, ...], n: int) -> float:
     """Coefficient of prod_B s_B when every expectation is replaced by a plain average (biased)."""
     return moebius(len(sizes)) / prod([float(n)] * len(sizes))
+
+
+def moments_to_cumulants(moments: Sequence[Array]) -> list[Array]:
+    """Cumulants of orders 1..t from raw moments of orders 1..t (tensors of shape (d,)*order).
+
+    >>> mean, second = np.array([2.0]), np.array([[5.0]])
+    >>> [k.tolist() for k in moments_to_cumulants([mean, second])]
+    [[2.0], [[1.0]]]
+    """
+    return _convert(moments, moebius)
+
+
+def cumulants_to_moments(cumulants: Sequence[Array]) -> list[Array]:
+    """Raw moments of orders 1..t from cumulants of orders 1..t; the inverse of :func:`moments_to_cumulants`.
+
+    >>> [m.tolist() for m in cumulants_to_moments([np.array([2.0]), np.array([[1.0]])])]
+    [[2.0], [[5.0]]]
+    """
+    return _convert(cumulants, lambda n_blocks: 1)
+
+
+def _convert(tensors: Sequence[Array], weight: Callable[[int], int]) -> list[Array]:
+    tensors = [np.asarray(tensor, dtype=np.float64) for tensor in tensors]
+    d = tensors[0].shape[0] if tensors else 0
+    for order, tensor in enumerate(tensors, start=1):
+        if tensor.shape != (d,) * order:
+            raise ValueError(f"entry {order} of the list must have shape {(d,) * order}, got {tensor.shape}")
+    return [
+        np.asarray(sum(weight(len(partition)) * _product(tensors, partition) for partition in set_partitions(order)))
+        for order in range(1, len(tensors) + 1)
+    ]
+
+
+def _product(tensors: Sequence[Array], partition: Partition) -> Array:
+    """The outer product of tensors[|B|-1] over the blocks, slots in their own places."""
+    letters = [chr(ord("a") + slot) for slot in range(sum(map(len, partition)))]
+    inputs = ",".join("".join(letters[slot] for slot in block) for block in partition)
+    return np.asarray(np.einsum(f"{inputs}->{''.join(letters)}", *(tensors[len(block) - 1] for block in partition)))
