@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -250,6 +251,34 @@ def test_matrices_that_nobody_could_hold_are_refused_in_words():
     assert model.components_["S1"].variance.shape == (24_000,)
     with pytest.raises(rc.CapacityError, match=r"24000 x 24000 entries.*variance"):
         _ = model.components_["S1"].covariance
+
+
+def test_intervals_of_variances_form_no_matrix_of_columns():
+    """Of each variance, without each block and over the posterior: nothing of 12 000 x 12 000, of which one has 1.1 GB."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 12_020)) + 0.5 * rng.exponential(size=(40, 1))
+    tracemalloc.start()
+    found = rc.ContrastiveRCA(views=12_000, n_blocks=10).fit(X).variance_table()
+    assert tracemalloc.get_traced_memory()[1] < 6e8
+    tracemalloc.stop()
+    assert np.all(found.low <= found.own + 1e-9)
+    assert np.all(found.own <= found.high + 1e-9)
+
+
+def test_a_penalty_serves_two_rows():
+    X = np.random.default_rng(0).normal(size=(2, 4))
+    learner = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=2, n_blocks=10), alpha="cv")
+    assert np.isfinite(learner.fit(X, X[:, 0]).coef_).all()
+
+
+def test_one_huge_entry_is_no_numerical_accident():
+    """Without the block that holds it hardly anything is left of its column."""
+    data = rc.datasets.make_contrastive(400, random_state=0)
+    X = data.X.copy()
+    X[7, 1], X[7, 12] = 1e127, -1e90
+    model = rc.ContrastiveRCA(views=10, n_blocks=10).fit(X)
+    assert np.isfinite(model.A_).all()
+    assert np.isfinite(model.components_["S1"].covariance).all()
 
 
 def test_blocks_have_an_upper_bound():

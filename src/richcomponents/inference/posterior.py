@@ -214,15 +214,18 @@ class Modes:
 
     @classmethod
     def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior]) -> Modes:
-        """One for every prior, after two Newton steps, so that it does not matter where the search stopped."""
+        """One for every prior, after Newton steps, so that it does not matter where the search stopped."""
         centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
-        X = best(evidences, pair, priors)
-        for _ in range(2):
+        X, step = best(evidences, pair, priors), np.full(1, np.inf)
+        for _ in range(30):
+            if np.abs(step).max() < 1e-7:  # in standard deviations of the prior
+                break
             curved = bend(partial(score, evidences, pair), X)
             values, axes = np.linalg.eigh(np.eye(X.shape[1]) + root.mT @ curved @ root)
             values, s = np.maximum(values, 0.5), np.linalg.solve(root, (X - centre)[..., None])
             pulled = axes.mT @ (root.mT @ score(evidences, pair, X)[1][..., None] - s)
-            s = s + axes @ (pulled / values[..., None])
+            step = axes @ (pulled / values[..., None])
+            s = s + step
             X = centre + (root @ s)[..., 0]
         height = score(evidences, pair, X)[0] - np.sum(s**2, (-1, -2)) / 2
         return cls(X, height - np.log(values).sum(-1) / 2, root, values, axes)

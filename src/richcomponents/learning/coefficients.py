@@ -379,7 +379,7 @@ class OnOwnPart:
         else:
             safe = Safe.of(pair, *pair.regressed(with_u, with_v, on_v.beside), on_v.share, n)
             with_y = views.variates(cross[0], on_v.beside)
-            left = max(variance - float(safe.b @ own @ safe.b) - float(with_y @ with_y), 1e-12 * variance)
+            left = max(variance - float(safe.b @ (own @ safe.b)) - float(with_y @ with_y), 1e-12 * variance)
             noise = left / max(n - views.white.shape[1] - on_v.beside - 1, 1)
         if odds is None and inverse is None:
             least = views.left_out.regressed(whole[0][1:], whole[1][1:], on_v.beside)
@@ -389,7 +389,7 @@ class OnOwnPart:
         columns, T = max(len(safe.b) if views.reduced else views.white.shape[1], 1), views.fit.posterior.T
         G = np.eye(r) - T.posterior
         first, second = (float(np.trace(np.tensordot(T.weight, g, 1))) for g in (G, G @ G))
-        size = max(float(safe.b @ own @ safe.b) - columns * noise, 1e-3 * columns * noise, 1e-300)
+        size = max(float(safe.b @ (own @ safe.b)) - columns * noise, 1e-3 * columns * noise, 1e-300)
         size = size / max(columns - r + second, 1e-300)
         most = max(variance / max(first, LEAST_KEPT), size)
         stretch = Stretch(noise, size, most, None if odds is None else odds.attenuation)

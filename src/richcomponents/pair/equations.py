@@ -34,7 +34,7 @@ from richcomponents.errors import DataError
 from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.views import EDGE, BlockSums, Pair
+from richcomponents.pair.views import EDGE, SINGULAR, BlockSums, Pair
 
 INSIDE = 5e-4
 """How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
@@ -126,19 +126,21 @@ class UncorrelatedOwnParts(Equations):
         """(..., k, d_u): what is compared of U, where Cov(S1) is W."""
         return np.eye(W.shape[-1])[self.compared[0]]
 
-    def _own_u(self, pair: Pair, T: Array) -> tuple[Array, Array]:
-        """W and F of what is compared of U."""
+    def _own_u(self, pair: Pair, T: Array) -> tuple[Array, Array, Array]:
+        """W and F of what is compared of U, and its loadings on x."""
         (own, F, *_), u = pair.in_columns, self.compared[0]
         own, F = own[..., u[:, None], u], F[..., u, :]
-        return own - F @ T @ F.mT, F
+        return own - F @ T @ F.mT, F, pair.canonical.u_from_x[u]
 
     def _own(self, pair: Pair, T: Array) -> list[tuple[int, Array, Array, Array]]:
         """Of S1 and of S3: sign and F (..., d, r) with dW = sign F dT F', correlations R and standard deviations of W."""
-        (*_, cov_v, G), v, (own, F) = pair.in_columns, self.compared[1], self._own_u(pair, T)
-        cov_v, G, out = cov_v[..., v[:, None], v], G[..., v, :], []
+        (*_, cov_v, G), v, (own, F, on_x) = pair.in_columns, self.compared[1], self._own_u(pair, T)
+        cov_v, G, on_y, out = cov_v[..., v[:, None], v], G[..., v, :], pair.canonical.v_from_y[v], []
         turned = np.linalg.solve(pair.S(T), G.mT)
-        for sign, way, W in ((-1, F, own), (1, turned.mT @ pair.h, cov_v - G @ turned)):
-            size = np.sqrt(np.maximum(np.diagonal(W, axis1=-2, axis2=-1), 1e-300))
+        for sign, way, W, load in ((-1, F, own, on_x), (1, turned.mT @ pair.h, cov_v - G @ turned, on_y)):
+            # without one block hardly anything may be left of a column
+            least = SINGULAR * np.sum(load**2, axis=-1) + 1e-300
+            size = np.sqrt(np.maximum(np.diagonal(W, axis1=-2, axis2=-1), least))
             out.append((sign, way, W / size[..., :, None] / size[..., None, :], size))
         return out
 
@@ -202,11 +204,11 @@ class Spiked(UncorrelatedOwnParts):
         vectors = np.linalg.eigh(pair.cov_s1(inside(T)))[1]
         return super(Spiked, replace(self, basis=vectors[:, len(vectors) - pair.canonical.rank_u :])).weighed(pair, T)
 
-    def _own_u(self, pair: Pair, T: Array) -> tuple[Array, Array]:
+    def _own_u(self, pair: Pair, T: Array) -> tuple[Array, Array, Array]:
         own, F, *_ = pair.in_columns
         own = own - F @ T @ F.mT
         B = self.frame(own)
-        return B @ own @ B.mT, B @ F
+        return B @ own @ B.mT, B @ F, B @ pair.canonical.u_from_x
 
     def frame(self, W: Array) -> Array:
         """S1 along the last directions given the leading ones; its covariance B W B' moves with W as if B were fixed."""

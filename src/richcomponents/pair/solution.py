@@ -432,7 +432,7 @@ class PairSolution(TwoViews):
         "mixing": lambda pair, T, _: pair.mixing(least(pair, T)),
         "cov_s1": lambda pair, T, _: pair.cov_s1(T),
         "cov_s2": lambda pair, T, _: pair.cov_s2(T),
-        "var_s1": lambda pair, T, _: np.einsum("...ii->...i", pair.cov_s1(T)),
+        "var_s1": lambda pair, T, _: pair.var_s1(T),
     }
 
     def interval(self, what: Target) -> Estimate:
@@ -492,8 +492,10 @@ class PairSolution(TwoViews):
         if what == "cov_s2":
             low, high = range_of_products(lift, lift)
             return pair.cov_s2(none) + low, pair.cov_s2(none) + high
-        found = IdentifiedSet(lift, pair.cov_s1(none))
-        return found.variances() if what == "var_s1" else found.ends()
+        if what == "var_s1":  # nothing of size d_u x d_u
+            top = pair.var_s1(none)
+            return top - np.sum(lift**2, axis=-1), top
+        return IdentifiedSet(lift, pair.cov_s1(none)).ends()
 
     def covariance_for_directions(self, key: Key, k: int) -> tuple[Spread, float]:
         """What the k leading directions of S1 are read from: Cov(S1) at the share that the projector on them deserves."""

@@ -38,6 +38,9 @@ from richcomponents.storage import storable
 EDGE = 1e-4
 """1 - K K' is kept above this: a canonical correlation of one leaves no room for S1."""
 
+SINGULAR = 1e-8
+"""Variances in white coordinates are kept above this where they are inverted."""
+
 MOST_CORRECTED = 40
 """Leading shared directions that have a T of their own; the others are residualised."""
 
@@ -98,7 +101,7 @@ class Pair:
         """The basis nearest to the first `rank` coordinates of `canonical`."""
         first, k_u = min(rank, corrected), canonical.rank_u
         cu, cv, cross = covariance[..., :k_u, :k_u], covariance[..., k_u:, k_u:], covariance[..., :k_u, k_u:]
-        white_u, white_v = power(cu, -0.5, 1e-8), power(cv, -0.5, 1e-8)
+        white_u, white_v = power(cu, -0.5, SINGULAR), power(cv, -0.5, SINGULAR)
         left, d, right = np.linalg.svd(white_u @ cross @ white_v)
         if (excess := np.maximum(d - MAX_CORRELATION, 0.0)).any():  # replicates have the bound of the whole sample
             m, covariance = d.shape[-1], covariance.copy()
@@ -214,6 +217,13 @@ class Pair:
         back = self.canonical.u_from_x
         return np.asarray(back @ self.own_x(T) @ back.T)
 
+    def var_s1(self, T: Array) -> Array:
+        """(..., d_u): its diagonal, without the rest: l'T l of each row of `lift` is linear in T."""
+        back, lift = self.canonical.u_from_x, self.lift @ self.h
+        top = np.sum((back @ self.own_x(np.zeros_like(self.K))) * back, axis=-1)
+        squares = (lift[..., :, None] * lift[..., None, :]).reshape(*lift.shape[:-1], -1)
+        return np.asarray(top - (squares @ T.reshape(*T.shape[:-2], -1, 1))[..., 0])
+
     def cov_s2(self, T: Array) -> Array:
         return symmetric(self.lift @ self.S(T) @ self.lift.mT)
 
@@ -237,7 +247,7 @@ class Pair:
             rest = np.linalg.solve(self.covariance[..., more[:, None], more], between.mT)
             own = own - rest.mT @ y[..., r:beside, None]
             covariance = covariance - between @ rest
-        return np.linalg.solve(covariance, own)[..., 0] @ found.x_from_u, with_y[..., 0]
+        return (power(covariance, -1.0, SINGULAR) @ own)[..., 0] @ found.x_from_u, with_y[..., 0]
 
 
 def nearest(frame: Array, places: slice) -> Array:
