@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from scipy import optimize
+from scipy.special import softmax
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import jackknife_variance
@@ -314,7 +315,7 @@ def infer(
     without = tops.without_blocks(evidences, pair, left_out)
     gains = np.sum(nats(evidences, pair, without)[0] - nats(evidences, left_out, without)[0], axis=1)
     moves = without - T_of(tops.X)[:, None]
-    levels = softmax(np.reshape([one.log_weight for one in priors] + tops.evidence, (len(TAUS), -1)))
+    levels = softmax(np.reshape([one.log_weight for one in priors] + tops.evidence, (len(TAUS), -1)), axis=1)
     taus = softmax(np.sum(levels * gains.reshape(levels.shape), axis=1))
     weight, draws = (taus[:, None] * levels).ravel(), np.concatenate(tops.drawn(np.concatenate([half, -half])))
     each = np.repeat(weight, DRAWS) / DRAWS
@@ -325,8 +326,3 @@ def infer(
         {one.name: one.strength(pair, mean, np.zeros_like(mean)) for one in evidences},
         tests,
     )
-
-
-def softmax(a: Array) -> Array:
-    a = np.exp(a - a.max(-1, keepdims=True))
-    return np.asarray(a / a.sum(-1, keepdims=True))

@@ -131,7 +131,7 @@ def merged(z: Array, weight: Array, label: IntArray) -> IntArray:
     return label
 
 
-def told(covariance: Array) -> float:
+def shared_nats(covariance: Array) -> float:
     """Nats a row that both halves of the columns tell of each other, if they are normal."""
     r = len(covariance) // 2
     x, y, both = (np.linalg.slogdet(one)[1] for one in (covariance[:r, :r], covariance[r:, r:], covariance))
@@ -178,7 +178,7 @@ def find_classes(
     given = model.probabilities(z)
     certainty, evidence = float(weight @ given.max(axis=1) / weight.sum()), bic - one_class(z, weight, seed)
     valley = float(valleys(z, weight, given.argmax(axis=1)).min())
-    left = told(model.spread) / told(Mixture.of(z, weight, np.ones((1, len(z)))).spread)
+    left = shared_nats(model.spread) / shared_nats(Mixture.of(z, weight, np.ones((1, len(z)))).spread)
     if auto and (valley < NATS or evidence < 2 * NATS or certainty < CERTAINTY or left > 1 - EXPLAINED):
         return None
     order = np.argsort(-model.share, kind="stable")

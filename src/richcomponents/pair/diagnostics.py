@@ -213,8 +213,9 @@ class Diagnostics:
                 f"Too many columns for {self.n} samples: shared directions were looked for in {' and '.join(wide)}; what was "
                 "found there is removed from every column, and coefficients use every column."
             )
-        against = (one for one in self.tests if one.name not in ("identified", "shared"))
-        warned = (one for one in against if one.finding != Verdict.STRONG)
+        warned = (
+            one for one in self.tests if one.name not in ("identified", "shared") and one.finding != Verdict.STRONG
+        )
         return [*out, *(f"Warning: {one.says} ({one.p_text}) {one.remedy}".rstrip() for one in warned)]
 
     def __repr__(self) -> str:

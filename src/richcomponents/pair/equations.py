@@ -34,7 +34,7 @@ from richcomponents.errors import DataError
 from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.views import EDGE, SINGULAR, BlockSums, Pair
+from richcomponents.pair.views import SINGULAR, BlockSums, Pair
 
 INSIDE = 5e-4
 """How far T is kept from its ends, at which Cov(S1) or Cov(S3) is zero and has no correlations."""
@@ -150,7 +150,7 @@ class UncorrelatedOwnParts(Equations):
             return replace(self, scale=np.zeros(1))
         lifts = self.frame(pair.cov_s1(inside(T))) @ pair.canonical.u_from_x, pair.canonical.v_from_y[self.compared[1]]
         own = [(R, size) for _, _, R, size in self._own(pair, inside(T))]
-        noise = Noise.of(pair, inside(T)).covariance(lifts, own, self.between)
+        noise = noise_of(pair, inside(T), lifts, own, self.between)
         ridge = 1e-8 * float(np.trace(noise)) * np.eye(len(noise))  # equations that say the same twice
         return replace(self, weight=symmetric(np.asarray(np.linalg.inv(noise + ridge), dtype=np.float64)))
 
@@ -249,9 +249,8 @@ class KnownMixing(Equations):
         """Errors (..., r, k_v) of equal variance."""
         out, m = np.array(errors), min(self.weight.shape)
         square, mirror, product = out[..., :m, :m], out[..., :m, :m].mT, self.weight[:m, :m]
-        out[..., :m, :m] = (square + mirror) / (2 * np.sqrt(1 + product)) + (square - mirror) / (
-            2 * np.sqrt(1 - product)
-        )
+        plus, minus = (square + mirror) / np.sqrt(1 + product), (square - mirror) / np.sqrt(1 - product)
+        out[..., :m, :m] = (plus + minus) / 2
         return out
 
     def parts(self, pair: Pair, T: Array) -> tuple[Array, Array]:
@@ -311,93 +310,84 @@ def inside(T: Array) -> Array:
 # ---- the noise of correlations of own parts
 
 
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """n Cov(g) of the correlations g of own parts at fixed T, by the delta method, from first-order perturbation of canonical
-    coordinates; pair : of a whole sample, whose covariance of (x, y) is [[I, D], [D', I]].
+def noise_of(
+    pair: Pair,
+    T: Array,
+    lifts: tuple[Array, Array],
+    own: list[tuple[Array, Array]],
+    between: list[tuple[IntArray, IntArray]],
+) -> Array:
+    """n Cov(g) (k, k) of the correlations g of own parts at fixed T, by the delta method, from first-order perturbation of
+    canonical coordinates.
 
-    Sample covariances move as R E R', R = [[I, 0], [D', (I - D'D)^1/2]], E symmetric with independent entries. Entries of E
-    between coordinates that are not shared move own covariances only: these are a sample covariance, in closed form. The
-    others, a few times rank times columns, move K, S and the loadings as well.
+    pair : of a whole sample; lifts : from x and y to columns; own : correlations and standard deviations of the columns' own
+    parts; between : pairs of columns. Entries of Cov(x, y) between coordinates that are not shared move own covariances only:
+    these are a sample covariance, in closed form. The others, a few times rank times columns, move K, S and the loadings.
     """
+    r, k = pair.rank, pair.to_x.shape[-1]
+    D = np.asarray(pair.covariance[:k, k:])
+    ways = [_seen(way / size[:, None], min(D.shape)) for way, (_, size) in zip(lifts, own, strict=True)]
+    D, slopes = D[: ways[0].shape[1], : ways[1].shape[1]], []
+    for way, move, (R, _), (i, j) in zip(ways, _own_moves(pair, T, D), own, between, strict=True):
+        square = np.einsum("ik,ukl,il->ui", way, move, way, optimize=True)
+        moved = way @ move @ way.T
+        slopes.append(moved[:, i, j] - R[i, j] * (square[:, i] + square[:, j]) / 2)
+    A = np.concatenate(slopes, axis=1)
+    u, v = (way[:, r:] for way in ways)
+    P = np.block([[u @ u.T, u @ D[r:, r:] @ v.T], [v @ D[r:, r:].T @ u.T, v @ v.T]])
+    i, j = (np.concatenate([between[0][k], len(u) + between[1][k]]) for k in (0, 1))
+    rho = np.concatenate([R[at] for (R, _), at in zip(own, between, strict=True)])
+    return np.asarray(A.T @ A + _wishart(P, i, j, rho))
 
-    pair: Pair
-    T: Array
-    D: Array
 
-    @classmethod
-    def of(cls, pair: Pair, T: Array) -> Noise:
-        k = pair.to_x.shape[-1]
-        return cls(pair, T, np.asarray(pair.covariance[:k, k:]))
+def _moves(D: Array, r: int) -> tuple[Array, Array, Array]:
+    """Changes of Cov(x), Cov(x, y), Cov(y), (units, ., .), for every entry of E with one of the r shared coordinates: sample
+    covariances move as R E R', R = [[I, 0], [D', (I - D'D)^1/2]], E symmetric with independent entries."""
+    k_u, p = len(D), sum(D.shape)
+    shared = np.zeros(p, dtype=bool)
+    shared[:r] = shared[k_u : k_u + r] = True
+    i, j = np.tril_indices(p)
+    i, j = i[shared[i] | shared[j]], j[shared[i] | shared[j]]
+    E = np.zeros((len(i), p, p))
+    E[np.arange(len(i)), i, j] = E[np.arange(len(i)), j, i] = np.where(i == j, np.sqrt(2), 1)
+    a, b, c = E[:, :k_u, :k_u], E[:, :k_u, k_u:], E[:, k_u:, k_u:]
+    h = np.sqrt(np.maximum(1 - np.sum(D**2, axis=0), 0.0))
+    bh = b * h
+    aD = a @ D
+    across = D.T @ bh
+    return a, aD + bh, D.T @ aD + across + across.mT + h[:, None] * c * h
 
-    def _moves(self) -> tuple[Array, Array, Array]:
-        """Changes of Cov(x), Cov(x, y), Cov(y), (units, ., .), for every entry of E with a shared coordinate."""
-        D, r = self.D, self.pair.rank
-        k_u, p = len(D), sum(D.shape)
-        shared = np.zeros(p, dtype=bool)
-        shared[:r] = shared[k_u : k_u + r] = True
-        i, j = np.tril_indices(p)
-        i, j = i[shared[i] | shared[j]], j[shared[i] | shared[j]]
-        E = np.zeros((len(i), p, p))
-        E[np.arange(len(i)), i, j] = E[np.arange(len(i)), j, i] = np.where(i == j, np.sqrt(2), 1)
-        a, b, c = E[:, :k_u, :k_u], E[:, :k_u, k_u:], E[:, k_u:, k_u:]
-        h = np.sqrt(np.maximum(1 - np.sum(D**2, axis=0), 0.0))
-        bh = b * h
-        aD = a @ D
-        across = D.T @ bh
-        return a, aD + bh, D.T @ aD + across + across.mT + h[:, None] * c * h
 
-    def _own_moves(self) -> tuple[Array, Array]:
-        """Changes of Cov(S1) and Cov(S3) in (x, y), for every such entry of E."""
-        pair, r, T, D = self.pair, self.pair.rank, self.T, self.D
-        ex, exy, ey = self._moves()
-        d = np.diag(D)[:r]
-        K, h, S = np.diag(d), np.sqrt(np.maximum(1 - d**2, EDGE)), pair.K @ pair.K.T + pair.h @ T @ pair.h
-        m = exy - ex @ D / 2 - D @ ey / 2
-        dK = m[:, :r, :r]
-        dh = -(dK * d + (dK * d).mT) / (h[:, None] + h)
-        moved = dh @ (T * h)
-        dS = dK * d + (dK * d).mT + moved + moved.mT
-        dF, dG = ex[:, :, :r] / 2, ey[:, :, :r] / 2
-        dF[:, r:] += self._turn(m[:, r:, :r], m[:, :r, r:].mT, d)
-        dG[:, r:] += self._turn(m[:, :r, r:].mT, m[:, r:, :r], d)
-        dx, dy = ex.copy(), ey.copy()
-        back = np.linalg.solve(S, K)
-        dM = dK.mT @ back + back.mT @ dK - back.mT @ dS @ back
-        for out, load, core, change in ((dx, dF, S, dS), (dy, dG, K @ back, dM)):
-            out[:, :, :r] -= load @ core
-            out[:, :r, :] -= core @ load.mT
-            out[:, :r, :r] -= change
-        return dx, dy
+def _own_moves(pair: Pair, T: Array, D: Array) -> tuple[Array, Array]:
+    """Changes of Cov(S1) and Cov(S3) in (x, y), for every such entry of E."""
+    r, (ex, exy, ey) = pair.rank, _moves(D, pair.rank)
+    every = np.diag(D)
+    d, beyond, least = every[:r], every[r:], 1 / float(pair.n)
+    K, h, S = np.diag(d), np.sqrt(1 - d**2), pair.K @ pair.K.T + pair.h @ T @ pair.h
+    m = exy - ex @ D / 2 - D @ ey / 2
+    dK = m[:, :r, :r]
+    dh = -(dK * d + (dK * d).mT) / (h[:, None] + h)
+    moved = dh @ (T * h)
+    dS = dK * d + (dK * d).mT + moved + moved.mT
+    dF, dG = ex[:, :, :r] / 2, ey[:, :, :r] / 2
+    dF[:, r:] += _turn(m[:, r:, :r], m[:, :r, r:].mT, d, beyond, least)
+    dG[:, r:] += _turn(m[:, :r, r:].mT, m[:, r:, :r], d, beyond, least)
+    dx, dy = ex.copy(), ey.copy()
+    back = np.linalg.solve(S, K)
+    dM = dK.mT @ back + back.mT @ dK - back.mT @ dS @ back
+    for out, load, core, change in ((dx, dF, S, dS), (dy, dG, K @ back, dM)):
+        out[:, :, :r] -= load @ core
+        out[:, :r, :] -= core @ load.mT
+        out[:, :r, :r] -= change
+    return dx, dy
 
-    def _turn(self, mine: Array, others: Array, d: Array) -> Array:
-        """(units, rest, r): how far leading directions turn to the others."""
-        beyond, rest, both = np.diag(self.D)[self.pair.rank :], np.zeros(mine.shape[1]), np.zeros_like(mine)
-        rest[: len(beyond)], both[:, : len(beyond)] = beyond, others[:, : len(beyond)]
-        gap = np.maximum(d**2 - rest[:, None] ** 2, 1 / float(self.pair.n))
-        return np.asarray((d * mine + rest[:, None] * both) / gap)
 
-    def covariance(
-        self,
-        lifts: tuple[Array, Array],
-        own: list[tuple[Array, Array]],
-        between: list[tuple[IntArray, IntArray]],
-    ) -> Array:
-        """(k, k). lifts : from x and y to columns; own : correlations and standard deviations of the columns' own parts;
-        between : pairs of columns."""
-        r, m = self.pair.rank, min(self.D.shape)
-        ways = [_seen(way / size[:, None], m) for way, (_, size) in zip(lifts, own, strict=True)]
-        D, slopes = np.asarray(self.D[: ways[0].shape[1], : ways[1].shape[1]]), []
-        for way, move, (R, _), (i, j) in zip(ways, replace(self, D=D)._own_moves(), own, between, strict=True):
-            square = np.einsum("ik,ukl,il->ui", way, move, way, optimize=True)
-            moved = way @ move @ way.T
-            slopes.append(moved[:, i, j] - R[i, j] * (square[:, i] + square[:, j]) / 2)
-        A = np.concatenate(slopes, axis=1)
-        u, v = (way[:, r:] for way in ways)
-        P = np.block([[u @ u.T, u @ D[r:, r:] @ v.T], [v @ D[r:, r:].T @ u.T, v @ v.T]])
-        i, j = (np.concatenate([between[0][k], len(u) + between[1][k]]) for k in (0, 1))
-        rho = np.concatenate([R[at] for (R, _), at in zip(own, between, strict=True)])
-        return np.asarray(A.T @ A + _wishart(P, i, j, rho))
+def _turn(mine: Array, others: Array, d: Array, beyond: Array, least: float) -> Array:
+    """(units, rest, r): how far leading directions turn to the others; least : a gap between squares of correlations."""
+    rest, both = np.zeros(mine.shape[1]), np.zeros_like(mine)
+    rest[: len(beyond)], both[:, : len(beyond)] = beyond, others[:, : len(beyond)]
+    gap = np.maximum(d**2 - rest[:, None] ** 2, least)
+    return np.asarray((d * mine + rest[:, None] * both) / gap)
 
 
 def _seen(way: Array, m: int) -> Array:

@@ -22,14 +22,7 @@ from scipy import linalg
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import MEMORY_LIMIT, jackknife_variance, power, symmetric
 from richcomponents.components.component import Terms, own_terms, shared_terms
-from richcomponents.components.wide import (
-    Factored,
-    LinearMap,
-    SearchSpace,
-    Spread,
-    added,
-    check_entries,
-)
+from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, added, check_entries
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.errors import (

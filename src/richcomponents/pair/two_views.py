@@ -13,11 +13,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import power, symmetric
-from richcomponents.components.component import (
-    Component,
-    CumulantSource,
-    Terms,
-)
+from richcomponents.components.component import Component, CumulantSource, Terms
 from richcomponents.components.wide import Factored, Spread, gaussian_score
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix

@@ -35,9 +35,6 @@ from richcomponents.moments import Moments
 from richcomponents.pair.canonical import MAX_CORRELATION, Canonical
 from richcomponents.storage import storable
 
-EDGE = 1e-4
-"""1 - K K' is kept above this: a canonical correlation of one leaves no room for S1."""
-
 SINGULAR = 1e-8
 """Variances in white coordinates are kept above this where they are inverted."""
 
@@ -166,7 +163,7 @@ class Pair:
 
     @cached_property
     def h(self) -> Array:
-        return power(np.eye(self.rank) - self.K @ self.K.mT, 0.5, EDGE)
+        return power(np.eye(self.rank) - self.K @ self.K.mT, 0.5, SINGULAR)
 
     @cached_property
     def slope(self) -> Array:
