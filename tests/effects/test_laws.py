@@ -202,6 +202,7 @@ def test_a_copy_of_a_control(plain):
     seen = other.control_effects_
     np.testing.assert_allclose(seen.value[-1], -3 * seen.value[2])
     np.testing.assert_allclose(seen.standard_error[-1], 3 * seen.standard_error[2])
+    np.testing.assert_allclose([one.p_value for one in other.tests_], [one.p_value for one in model.tests_], rtol=1e-6)
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1e3])

@@ -10,6 +10,7 @@ from scipy import stats
 from richcomponents.algebra import Array
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem, over_identification
+from richcomponents.effects.moments import Coordinates
 from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.pair.canonical import canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.cumulants import CrossCumulants
@@ -31,7 +32,7 @@ def tested(problem: Problem, fit: PairFit, answers: list[ExposureAnswer]) -> lis
     instruments = _instruments(problem, stated, fit) if stated and rank else []
     for i, answer in enumerate(answers):
         agree, without = _agreement(problem, i, rank)
-        seen = instruments if stated else [_held_out(answer)]
+        seen = instruments if stated else [_held_out(answer, problem.views[1])]
         tests = (shared, *([fit.identified] if rank else []), _correction(answer), agree, *seen, *structure)
         moved = problem.moved(fit, answer, i) if rank else np.full(len(without), np.nan)
         out.append(replace(answer, tests=tests, without=without, moved=moved))
@@ -50,13 +51,14 @@ def _correction(answer: ExposureAnswer) -> Test:
     return Test("correction", size, (), size if answer.rank else np.nan, says, remedy)
 
 
-def _held_out(answer: ExposureAnswer) -> Test:
-    """The smallest p of all held-out controls, times their number (Bonferroni)."""
+def _held_out(answer: ExposureAnswer, view: Coordinates) -> Test:
+    """The smallest p of all held-out controls, times their number (Bonferroni), in which copies count once."""
     name, seen = "held-out controls", answer.hidden
     if seen is None:
         says = f"no control could be held out to check the correction: that takes at least {FEWEST_CONTROLS}"
         return Test(name, np.nan, (), np.nan, says, "Add controls.")
-    worst, count = int(np.nanargmin(seen.p_value)), int(np.isfinite(seen.p_value).sum())
+    columns = np.arange(len(seen.p_value)) if view.columns is None else np.abs(view.lift).argmax(axis=1)
+    worst, count = int(np.nanargmin(seen.p_value)), len(np.unique(columns[np.isfinite(seen.p_value)]))
     p, control, remedy = min(1.0, float(seen.p_value[worst]) * count), seen.names[worst], ""
     says = f"no control, held out and treated as a test, shows an effect (smallest p of {count}: {p:.2g})"
     if p < 0.05:
@@ -94,13 +96,11 @@ def _agreement(problem: Problem, i: int, rank: int) -> tuple[Test, Array]:
     more, less = (np.log1p(np.maximum(tail, 0.0)).sum(axis=1) for tail in tails)
     statistic = np.maximum(views.n - (left + views.rank_u + 2) / 2, 1.0) * np.maximum(more - less, 0.0)
     p = np.where(left > rank, stats.chi2.sf(statistic, np.maximum(left - rank, 1)), np.nan)
-    without, remedy = (
-        np.full(d_v, np.nan),
-        (
-            "Ask of each control whether the exposure could change it, leave out those that it may, and fit again. If each lab "
-            "(batch, clinic) saw one group only, no analysis helps: both groups have to be measured in each."
-        ),
+    remedy = (
+        "Ask of each control whether the exposure could change it, leave out those that it may, and fit again. If each lab "
+        "(batch, clinic) saw one group only, no analysis helps: both groups have to be measured in each."
     )
+    without = np.full(d_v, np.nan)
     without[:every], says = np.nan_to_num(p[1:], nan=1.0), _agreed(float(p[0]), rank)
     return Test("controls agree", float(statistic[0]), (max(k - rank, 0),), float(p[0]), says, remedy), without
 
