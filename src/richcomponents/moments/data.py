@@ -253,42 +253,43 @@ class UnitSums:
         self.d, self.p, self.q, self.weighted = correlations, p, q, weighted
         self.n = self.squares = 0.0  # of weights, and of their squares over units
         self.sums, self.between = np.zeros((7, len(correlations))), np.zeros((p + q, p + q))
-        self.products: Array | None = None  # (units, p, q), M_g + W_g D
+        self.unit: IntArray | None = None  # of each row, where there are groups
+        self.seen = 0
 
     def update(self, rows: object, start: int | None = None) -> None:
-        """Every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
+        """Without groups every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
         z, w = self._split(rows)
+        own, total = self._own(z) * w[:, None], z * w[:, None]
+        if self.unit is not None:
+            first, self.seen = self.seen, self.seen + len(z)
+            self._add_units(self.unit[first : self.seen], z, total, w, own)
+            return
         self.squares += float(w @ w)
-        own, total = self._own(z), z * w[:, None]
         with one_blas_thread():
             self.between += total.T @ total
-        self.sums += _sums(w[:, None] ** 2 * own, w[:, None] * own, total, self.p)
+        self.sums += _sums(w[:, None] * own, own, total, self.p)
 
-    def grouped(self, groups: object) -> Callable[[object, int], None]:
-        """A function that takes rows in order; groups : the labels of all that will come."""
+    def grouped(self, groups: object) -> None:
+        """All rows come in order; groups : their labels."""
         # beyond so many numbers units are pooled: still independent, a little noisier
         most = max(20, 2**24 // (self.p * self.q + self.p + self.q))
-        unit = _unit_numbers(len(np.asarray(groups)), most, groups)
-        count = int(unit.max()) + 1 if len(unit) else 0
-        self.products = np.zeros((count, self.p, self.q))
+        self.unit = _unit_numbers(len(np.asarray(groups)), most, groups)
+        count = int(self.unit.max(initial=-1)) + 1
+        self.products = np.zeros((count, self.p, self.q))  # M_g + W_g D
         self.totals, self.sizes = np.zeros((count, self.p + self.q)), np.zeros(count)
         self.inside = np.zeros((count, len(self.d)))
 
-        def take(rows: object, start: int) -> None:
-            z, w = self._split(rows)
-            own, mine = self._own(z) * w[:, None], unit[start : start + len(z)]
-            by_unit = np.argsort(mine, kind="stable")
-            ends = np.flatnonzero(np.diff(mine[by_unit])) + 1
-            assert self.products is not None
+    def _add_units(self, unit: IntArray, z: Array, total: Array, w: Array, own: Array) -> None:
+        """Sums of each unit, those with the same number of rows at a time; unit : of every row."""
+        order = np.argsort(unit, kind="stable")
+        units, first, sizes = np.unique(unit[order], return_index=True, return_counts=True)
+        for size in np.unique(sizes):
+            g, rows = units[sizes == size], order[first[sizes == size, None] + np.arange(size)]
             with one_blas_thread():
-                for chosen in np.split(by_unit, ends):
-                    g, weighted = mine[chosen[0]], z[chosen] * w[chosen, None]
-                    self.products[g] += weighted[:, : self.p].T @ z[chosen, self.p :]
-                    self.totals[g] += weighted.sum(axis=0)
-                    self.sizes[g] += w[chosen].sum()
-                    self.inside[g] += own[chosen].sum(axis=0)
-
-        return take
+                self.products[g] += total[rows, : self.p].mT @ z[rows, self.p :]
+            self.totals[g] += total[rows].sum(axis=1)
+            self.sizes[g] += w[rows].sum(axis=1)
+            self.inside[g] += own[rows].sum(axis=1)
 
     def _split(self, rows: object) -> tuple[Array, Array]:
         block = np.asarray(rows, dtype=np.float64)
@@ -306,7 +307,7 @@ class UnitSums:
 
     def result(self) -> Dependence:
         sums, between, squares = self.sums, self.between, self.squares
-        if self.products is not None:
+        if self.unit is not None:
             full = np.arange(len(self.d))
             centred = self.products.copy()
             centred[:, full, full] -= self.sizes[:, None] * self.d
