@@ -118,9 +118,7 @@ class Partial:
 
     def state(self, moments: Moments, factor: float = 1.0) -> Moments:
         """The residuals' state, from that of all columns; stretched about their mean by a factor (see Inflated)."""
-        left = moments.transformed(self.matrix * factor)
-        moved = self.mean[self.kept] - left.mean
-        return Moments(left.layout, left.shift + moved, left.sums, left.dependent)
+        return AffineMap(self.mean, self.matrix * factor, self.mean[self.kept]).of_state(moments)
 
     @property
     def rank(self) -> int:
@@ -352,6 +350,11 @@ def _refuse_one(units: IntArray, n: int, kind: str) -> None:
         )
 
 
+def dependence_of_rows(rows: Rows, correlations: Array, p: int, q: int, groups: object) -> Dependence:
+    """Of rows (x, y) in white coordinates with Cov(x, y) = D."""
+    return reduce_rows(rows, UnitSums(correlations, p, q, rows.weighted), groups=groups)
+
+
 def groups_of_copies(views: Rows, groups: object) -> object:
     """Groups of rows that repeat each other, where none are given: copies are one sample, however often they stand in a table.
 
@@ -410,10 +413,8 @@ class RowUnits:
 
     def dependence(self, z: Array, correlations: Array, p: int) -> Dependence:
         """Of rows z (n, p + q) in white coordinates."""
-        rows = z if self.weight is None else np.column_stack([z, self.weight])
-        weighted = self.weight is not None
-        sums = UnitSums(correlations, p, z.shape[1] - p, weighted)
-        return reduce_rows(Rows(rows, weighted=weighted), sums, groups=self.groups)
+        rows = Rows(z) if self.weight is None else Rows(z).weighted_by(self.weight)
+        return dependence_of_rows(rows, correlations, p, z.shape[1] - p, self.groups)
 
 
 def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
@@ -440,8 +441,7 @@ def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
         known = (rows[:, partial.covariates] - partial.mean[partial.covariates]) @ white[0].T
         return np.hstack([known, left(rows) @ white[1].T])
 
-    sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
-    return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])
+    return p * float(dependence_of_rows(table.mapped(products), np.zeros(min(p, q)), p, q, groups).effect[0])
 
 
 def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
@@ -596,8 +596,7 @@ class RowData:
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:
         if not self.dependent:
             return None
-        sums = UnitSums(correlations, p, map.matrix.shape[1] - p, self.rows.weighted)
-        return reduce_rows(self.rows.mapped(map), sums, groups=self.groups)
+        return dependence_of_rows(self.rows.mapped(map), correlations, p, map.matrix.shape[1] - p, self.groups)
 
     def mapped(self, map: AffineMap) -> RowData:
         """Without progress, which belongs to the columns of the user."""
