@@ -7,6 +7,7 @@ import pytest
 from scipy.special import log_ndtr
 
 import richcomponents as rc
+from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.storage import storable
 
 N, D = 6000, 4
