@@ -424,7 +424,7 @@ def _factors(parts: _Exposed, values: Array, used: int, k: object, most: float =
     if not parts.V.any():
         raise DataError("no control varies once the covariates are taken out: there are no factors to find")
     first = int(min(most, _n_factors(values, used))) if k is None else int(k)
-    left, spread, _ = np.linalg.svd(np.linalg.qr(values.T, mode="r").T, full_matrices=False)
+    left, spread, _ = np.linalg.svd(np.asarray(np.linalg.qr(values.T, mode="r")).T, full_matrices=False)
     return np.asarray(left[:, :first][:, spread[:first] > 1e-7 * spread[0]])
 
 

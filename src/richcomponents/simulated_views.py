@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -157,10 +158,10 @@ def _widths(views: int | Sequence[str] | Mapping[str, int], d: int) -> dict[str,
 
 
 def _kinds(kinds: str | Sequence[str] | Mapping[Subset, str], members: tuple[Subset, ...]) -> dict[Subset, str]:
-    dealt = [kinds] if isinstance(kinds, str) else list(kinds)
-    named = {q: dealt[i % len(dealt)] for i, q in enumerate(members)}
     if isinstance(kinds, Mapping):
         named = _by_member(kinds, members, "kinds")
+    else:
+        named = dict(zip(members, cycle([kinds] if isinstance(kinds, str) else kinds), strict=False))
     for q in members:
         if q not in named:
             raise DataError(f"kinds= does not say the distribution of the component of {q}")

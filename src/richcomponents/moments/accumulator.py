@@ -43,10 +43,9 @@ from richcomponents.moments.kernel import (
     Workspace,
     block_numbers,
     check_state,
-    column_range,
-    column_sum,
     default_executor,
     homogeneous_sums,
+    over_rows,
 )
 from richcomponents.progress import metered
 
@@ -181,7 +180,7 @@ class LeafSums:
                 self._layout.check_columns(block.shape[1] - 1)
                 return self._low, self._high
             block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
-        low, high = column_range(block)
+        low, high = over_rows(np.minimum, block), over_rows(np.maximum, block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
             bad = ~np.isfinite(block)
             row, column = (int(i) for i in np.argwhere(bad)[0])
@@ -192,7 +191,7 @@ class LeafSums:
         if self._layout is None:
             self._planned(int(block.shape[1]))
             # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
-            shift = np.clip(column_sum(block) / block.shape[0], low, high)
+            shift = np.clip(over_rows(np.add, block) / len(block), low, high)
         else:
             self._layout.check_columns(block.shape[1])
             shift, low, high = self._shift, np.minimum(self._low, low), np.maximum(self._high, high)
@@ -533,12 +532,13 @@ def column_means(rows: Rows, progress: str | None = None) -> Array | None:
 
 def first_means(rows: Rows, n: int) -> Array:
     """Column means of the first n rows, each that counts once, for rows that can be read again."""
-    first = rows.head(n)
+    first, means = rows.head(n), _Means(1, n_blocks=1, names=rows.labels)
     if rows.weighted:  # what does not count may be anything
         first = first[first[:, -1] > 0, :-1]
-    means = column_means(Rows(first, names=rows.names) if len(first) else rows)
-    assert means is not None
-    return means
+    if not len(first):
+        return reduce_rows(rows, _Means(1, n_blocks=1, names=rows.labels, weighted=True))
+    means.update(first)
+    return means.result()
 
 
 class _Means(LeafSums):
@@ -557,7 +557,7 @@ class _Means(LeafSums):
         for b, k, rows in leaves:
             values = rows[:, :p] * rows[:, p:] if self._weighted else rows
             n = rows[:, p].sum() if self._weighted else len(rows)
-            sums.add((b, 0, k), np.append(n, column_sum(values)))
+            sums.add((b, 0, k), np.append(n, over_rows(np.add, values)))
 
     def result(self) -> Array:
         total = self.partial().fold(1, slice(None), self.layout.size)[0] if self._layout else np.zeros(1)

@@ -252,15 +252,19 @@ class UnitSums:
         self.n = self.squares = 0.0  # of weights, and of their squares over units
         self.sums, self.between = np.zeros((7, len(correlations))), np.zeros((p + q, p + q))
         self.unit: IntArray | None = None  # of each row, where there are groups
-        self.seen = 0
 
     def update(self, rows: object, start: int | None = None) -> None:
         """Without groups every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
-        z, w = self._split(rows)
-        own, total = self._own(z) * w[:, None], z * w[:, None]
+        block, k, p = np.asarray(rows, dtype=np.float64), len(self.d), self.p
+        w = block[:, -1] if self.weighted else np.ones(len(block))
+        z = np.where(w[:, None] > 0, block[:, : len(self.between)], 0.0)  # what does not count may be anything
+        x, y, total = z[:, :p], z[:, p:], z * w[:, None]
+        size = _tails(x**2)[:, :k] * _tails(y**2)[:, :k]  # |x_i y_i' - D|^2 over the coordinates k.., for every k
+        own = w[:, None] * (size - 2 * _tails(x[:, :k] * y[:, :k] * self.d) + _tails(self.d**2))
+        self.n += float(w.sum())
         if self.unit is not None:
-            first, self.seen = self.seen, self.seen + len(z)
-            self._add_units(self.unit[first : self.seen], z, total, w, own)
+            first = start or 0
+            self._add_units(self.unit[first : first + len(z)], z, total, w, own)
             return
         self.squares += float(w @ w)
         with one_blas_thread():
@@ -288,20 +292,6 @@ class UnitSums:
             self.totals[g] += total[rows].sum(axis=1)
             self.sizes[g] += w[rows].sum(axis=1)
             self.inside[g] += own[rows].sum(axis=1)
-
-    def _split(self, rows: object) -> tuple[Array, Array]:
-        block = np.asarray(rows, dtype=np.float64)
-        z, w = (block[:, :-1], block[:, -1]) if self.weighted else (block, np.ones(len(block)))
-        if not w.all():  # what does not count may be anything
-            z = np.where(w[:, None] > 0, z, 0.0)
-        self.n += float(w.sum())
-        return z, w
-
-    def _own(self, z: Array) -> Array:
-        """|x_i y_i' - D|^2 over the coordinates k.., for every k: (rows, min(p, q))."""
-        full, x, y = len(self.d), z[:, : self.p], z[:, self.p :]
-        size = _tails(x**2)[:, :full] * _tails(y**2)[:, :full]
-        return np.asarray(size - 2 * _tails(x[:, :full] * y[:, :full] * self.d) + _tails(self.d**2))
 
     def result(self) -> Dependence:
         sums, between, squares = self.sums, self.between, self.squares

@@ -444,25 +444,10 @@ def _prefix(previous: Array, j: int, m: int) -> int:
     return packed_size(j + 1, order)
 
 
-def _pieces(block: Array) -> Iterator[Array]:
-    """Arrays of shape (m, rows, p) that together hold all rows."""
-    n, p = block.shape
-    main = n // 64 * 64 if block.flags.c_contiguous else 0
+def over_rows(ufunc: np.ufunc, block: Array) -> Array:
+    """np.add, np.minimum or np.maximum of all rows (n, p), n > 0: 64 of them at a time, since few columns are slow."""
+    main = len(block) // 64 * 64 if block.flags.c_contiguous else 0
+    parts = [ufunc.reduce(block[main:])] if main < len(block) else []
     if main:
-        yield block[:main].reshape(-1, 64, p)
-    if main < n:
-        yield block[main:, None, :]
-
-
-def column_sum(block: Array) -> Array:
-    """Sum of each column, shape (p,)."""
-    total = np.zeros(block.shape[1])
-    for piece in _pieces(block):
-        total += piece.sum(axis=0).sum(axis=0)
-    return total
-
-
-def column_range(block: Array) -> tuple[Array, Array]:
-    """(minimum, maximum) of each column; NaN where a column holds a NaN."""
-    lows, highs = zip(*((p.min(axis=0).min(axis=0), p.max(axis=0).max(axis=0)) for p in _pieces(block)), strict=True)
-    return np.minimum.reduce(lows), np.maximum.reduce(highs)
+        parts.insert(0, ufunc.reduce(ufunc.reduce(block[:main].reshape(-1, 64, block.shape[1]))))
+    return np.asarray(ufunc.reduce(parts))
