@@ -11,7 +11,7 @@ import os
 import stat
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -32,7 +32,7 @@ _NPY_HEADER_LIMIT = 10_000
 
 def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str, Any]) -> None:
     """header.json and one .npy per array, all or nothing."""
-    declared = {name: {"shape": array.shape, "dtype": array.dtype.str} for name, array in arrays.items()}
+    declared = {name: _declared(array) for name, array in arrays.items()}
     # ASCII: its length is its size
     text = json.dumps({"format": FORMAT, "version": VERSION, **header, "arrays": declared})
     if len(text) > _HEADER_LIMIT:
@@ -44,18 +44,33 @@ def write_archive(path: Path, header: Mapping[str, object], arrays: Mapping[str,
                 np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
 
 
+def _declared(array: Any) -> dict[str, object]:
+    """What the header says of an array."""
+    return {"shape": list(array.shape), "dtype": array.dtype.str}
+
+
 def read_archive(path: Path, max_bytes: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and the arrays that it declares: types, shapes and sizes are checked before any value is read."""
+    """The header and the arrays that it declares: what they need is checked before any value is read."""
     try:
         with _open_regular(path) as file, _open_zip(file) as archive:
             header = _read_header(archive)
-            declared = {name: _declaration(name, what) for name, what in header["arrays"].items()}
-            total = sum(dtype.itemsize * prod(shape) for shape, dtype in declared.values())
+            members = [info for info in archive.infolist() if info.filename != "header.json"]
+            total = sum(info.file_size for info in members)
             if total > max_bytes:
-                raise StateFileError(f"it declares {total} bytes of arrays, more than the limit {max_bytes}")
-            if total > os.fstat(file.fileno()).st_size:
-                raise StateFileError(f"it declares {total} bytes of arrays, more than the file has")
-            return header, {name: _read_declared(archive, name, *what) for name, what in declared.items()}
+                raise StateFileError(f"it holds {total} bytes of arrays, more than the limit {max_bytes}")
+            if (
+                any(info.compress_type != zipfile.ZIP_STORED for info in members)
+                or total > os.fstat(file.fileno()).st_size
+            ):
+                raise StateFileError("its arrays are compressed; ours are written uncompressed")
+            arrays = _read_members(archive, members)
+            actual = {name: _declared(array) for name, array in arrays.items()}
+            for name, wanted in {**dict.fromkeys(actual), **header["arrays"]}.items():
+                if actual.get(name) != wanted or arrays[name].dtype.kind not in KINDS:
+                    raise StateFileError(
+                        f"array {name!r} is {actual.get(name)}, it should be {wanted}, says the header"
+                    )
+            return header, arrays
     except FileNotFoundError:
         raise
     except StateFileError as error:
@@ -82,27 +97,6 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     return dict(header)
 
 
-def _declaration(name: str, what: Any) -> tuple[tuple[int, ...], Any]:
-    """Shape and type of an array, as the header says."""
-    shape, dtype = what["shape"], np.dtype(what["dtype"])
-    if dtype.kind not in KINDS or dtype.str != what["dtype"]:
-        raise StateFileError(f"the header declares that array {name!r} has the type {what['dtype']!r}")
-    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape) or len(shape) > 32:
-        raise StateFileError(f"the header declares that array {name!r} has the shape {shape}")
-    return tuple(shape), dtype
-
-
-def _read_declared(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-    info = archive.getinfo(f"{name}.npy")
-    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-        raise StateFileError(f"array {name!r} is compressed; ours are written uncompressed")
-    with archive.open(info) as file:
-        actual = npy_header(file)
-        if actual[:2] != (shape, False) or actual[2].str != dtype.str:
-            raise StateFileError(f"array {name!r} is {actual[2]} {actual[0]}, it should be {dtype} {shape}")
-        return _npy_values(file, info.file_size, *actual)
-
-
 # ---- arrays of others
 
 
@@ -125,12 +119,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
                         f"{path.name} ({size} bytes) would unpack to {unpacked} bytes, which is more than a table does; if you "
                         "trust it, save it uncompressed (numpy.savez)"
                     )
-                out = {}
-                for info in members:
-                    with archive.open(info) as member:
-                        name = info.filename.removesuffix(".npy")
-                        out[name] = _npy_values(member, info.file_size, *npy_header(member))
-                return out
+                return _read_members(archive, members)
     except (DataError, FileNotFoundError):
         raise
     except Exception as error:  # a damaged archive can fail in many ways; all of them mean the same to the user
@@ -139,6 +128,15 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 
 # ---- what both are made of
+
+
+def _read_members(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo]) -> dict[str, Any]:
+    """Arrays by their names."""
+    out = {}
+    for info in members:
+        with archive.open(info) as member:
+            out[info.filename.removesuffix(".npy")] = _npy_values(member, info.file_size, *npy_header(member))
+    return out
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:

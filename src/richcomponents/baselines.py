@@ -24,6 +24,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 
 from richcomponents.algebra import Array
@@ -222,8 +223,7 @@ def _fourier_features(view: Array, rank: int, rng: np.random.Generator) -> Array
     """cos(w'x + b), centred; w ~ N(0, I / median distance^2)."""
     z = (view - view.mean(axis=0)) / np.maximum(view.std(axis=0), np.finfo(float).tiny)
     some = z[rng.choice(len(z), min(len(z), 200), replace=False)]
-    width = np.sqrt(np.median(np.sum((some[:, None] - some[None]) ** 2, axis=-1)[np.triu_indices(len(some), 1)]))
-    w, b = rng.normal(size=(z.shape[1], rank)) / max(width, 1e-12), rng.uniform(0, 2 * np.pi, rank)
+    w, b = rng.normal(size=(z.shape[1], rank)) / max(np.median(pdist(some)), 1e-12), rng.uniform(0, 2 * np.pi, rank)
     features = np.sqrt(2 / rank) * np.cos(z @ w + b)
     return np.asarray(features - features.mean(axis=0))
 
@@ -302,8 +302,7 @@ def ruv2(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     (6,)
     """
     parts = _exposed(X, y, rca)
-    _check_factors(k, parts)
-    return _effects(parts, _leading(parts.V, k or _n_factors(parts.V, parts.used)))
+    return _effects(parts, _factors(parts, parts.V, parts.used, k))
 
 
 def ruv4(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
@@ -330,13 +329,9 @@ def ruv4(X: object, y: object, rca: Any, k: int | None = None) -> Estimate:
     (6,)
     """
     parts = _exposed(X, y, rca)
-    _check_factors(k, parts)
-    both, d = np.hstack([parts.U, parts.V]), parts.U.shape[1]
-    b = _coefficients(parts.y, both)
-    left = _without(both, _basis(parts.y))
-    most = -(-parts.V.shape[1] // 3)
-    W0 = _leading(left, k or min(most, _n_factors(left, parts.used + parts.y.shape[1])))
-    gamma = np.linalg.lstsq((W0.T @ parts.V).T, b[:, d:].T, rcond=None)[0].T
+    left, used = _without(np.hstack([parts.U, parts.V]), _basis(parts.y)), parts.used + parts.y.shape[1]
+    W0 = _factors(parts, left, used, k, most=-(-parts.V.shape[1] // 3))
+    gamma = np.linalg.lstsq((W0.T @ parts.V).T, _coefficients(parts.y, parts.V).T, rcond=None)[0].T
     return _effects(parts, W0 + parts.y @ gamma)
 
 
@@ -418,25 +413,19 @@ def _basis(columns: Array) -> Array:
     return np.asarray(left[:, spread > 1e-10 * spread.max(initial=0.0)])
 
 
-def _leading(values: Array, k: int) -> Array:
-    """The first k left singular vectors of values (n, p), fewer where they span less; O(n p min(n, p)), nothing p x p."""
-    if values.shape[1] <= len(values):
-        left, spread, _ = np.linalg.svd(values, full_matrices=False)
-    else:
-        squares, left = np.linalg.eigh(values @ values.T)
-        left, spread = left[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
-    return np.asarray(left[:, :k][:, spread[:k] > 1e-7 * spread[0]])
-
-
-def _check_factors(k: object, parts: _Exposed) -> None:
+def _factors(parts: _Exposed, values: Array, used: int, k: object, most: float = np.inf) -> Array:
+    """The first k left singular vectors of values (n, p), fewer where they span less; nothing p x p. most : without a k."""
     n, d = parts.V.shape
-    most = min(d, n - parts.used - parts.y.shape[1] - 1)
-    if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or not 1 <= int(k) <= most):
+    largest = min(d, n - parts.used - parts.y.shape[1] - 1)
+    if k is not None and (not isinstance(k, Integral) or isinstance(k, bool) or not 1 <= int(k) <= largest):
         raise DataError(
-            f"k must be a whole number of factors, and {d} controls of {n} samples allow 1 to {most}, got {k!r}"
+            f"k must be a whole number of factors, and {d} controls of {n} samples allow 1 to {largest}, got {k!r}"
         )
     if not parts.V.any():
         raise DataError("no control varies once the covariates are taken out: there are no factors to find")
+    first = int(min(most, _n_factors(values, used))) if k is None else int(k)
+    left, spread, _ = np.linalg.svd(np.asarray(np.linalg.qr(values.T, mode="r")).T, full_matrices=False)
+    return np.asarray(left[:, :first][:, spread[:first] > 1e-7 * spread[0]])
 
 
 def _n_factors(values: Array, used: int) -> int:

@@ -18,7 +18,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.data.align import Table
 from richcomponents.data.table import resolve_views
 from richcomponents.learning.ising import Elimination, grid_edges
-from richcomponents.simulated_views import MultiView, make_views
+from richcomponents.simulated_views import SOURCES, MultiView, make_views, random_matrix
 
 __all__ = [
     "Confounded",
@@ -176,10 +176,7 @@ def _mixing(A: str | Array, d_v: int, d_u: int, rng: np.random.Generator) -> Arr
     if A == "unif":
         return rng.uniform(-1, 1, (d_v, d_u))
     if A == "good":
-        k = min(d_u, d_v)
-        left, _ = np.linalg.qr(rng.normal(size=(d_v, k)))
-        right, _ = np.linalg.qr(rng.normal(size=(d_u, k)))
-        return np.asarray((left * rng.uniform(0.5, 1.5, k)) @ right.T)
+        return random_matrix(rng, d_v, d_u, (0.5, 1.5))
     raise ValueError(f"A must be 'unif', 'good' or a matrix, got {A!r}")
 
 
@@ -226,14 +223,10 @@ def _drawn(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
         return np.asarray((biases - biases.mean(axis=0))[rng.integers(k, size=n)])
     if kind == "paper":
         return _uniform(rng, n, d) + rng.normal(size=(n, 1)) * _unit(rng, d)
-    if kind == "uniform":
-        return _uniform(rng, n, d)
+    if kind in ("uniform", "gaussian", "heavy"):
+        return np.asarray(SOURCES[kind](rng, (n, d)) / np.sqrt(3))
     if kind == "skewed":
-        return np.asarray(0.6 * (rng.exponential(size=(n, d)) - 1))
-    if kind == "gaussian":
-        return np.asarray(rng.normal(size=(n, d)) / np.sqrt(3))
-    if kind == "heavy":
-        return np.asarray(rng.standard_t(5, size=(n, d)) / np.sqrt(5))
+        return np.asarray(0.6 * SOURCES["exponential"](rng, (n, d)))
     if kind == "mixture":
         return _mixture(rng, n, d)[0]
     if kind == "spins":
@@ -362,6 +355,9 @@ def make_confounded(
     return Confounded(y, truth, _control_effects(invalid or {}, d_v), oracle, s1, s2, s3, A, names, lab)
 
 
+_FACTORS = {"skewed": "exponential", "gaussian": "gaussian", "heavy": "heavy", "binary": "signs"}
+
+
 def _confounder(
     kind: str, n: int, d: int, n_labs: int, rank: int | None, rng: np.random.Generator
 ) -> tuple[Array, Array, Array, IntArray | None]:
@@ -374,18 +370,10 @@ def _confounder(
         biases = rng.normal(size=(n_labs, d))
         lab = rng.integers(0, n_labs, n)
         return np.eye(n_labs)[lab], biases - biases.mean(axis=0), (lab == 1).astype(np.float64), lab
-    size = (n, 1 if rank is None else rank)
-    if kind == "skewed":
-        factors = rng.exponential(size=size) - 1
-    elif kind == "gaussian":
-        factors = rng.normal(size=size)
-    elif kind == "heavy":
-        factors = rng.standard_t(5, size=size) / np.sqrt(5 / 3)
-    elif kind == "binary":
-        factors = rng.choice([-1.0, 1.0], size)
-    else:
-        raise ValueError(f"confounder must be 'labs', 'skewed', 'gaussian', 'heavy' or 'binary', got {kind!r}")
-    return factors, rng.normal(size=(size[1], d)), factors[:, 0], None
+    if kind not in _FACTORS:
+        raise ValueError(f"confounder must be 'labs', {', '.join(map(repr, _FACTORS))}, got {kind!r}")
+    factors = SOURCES[_FACTORS[kind]](rng, (n, 1 if rank is None else rank))
+    return factors, rng.normal(size=(factors.shape[1], d)), factors[:, 0], None
 
 
 def _true_effects(effects: float | Array | Sequence[float], d: int, rng: np.random.Generator) -> Array:

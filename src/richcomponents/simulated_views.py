@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,26 @@ from richcomponents.errors import DataError
 
 __all__ = ["MultiView", "make_views"]
 
-_KINDS = ("exponential", "uniform", "discrete", "gaussian", "labs")
 _POINTS, _CHANCES = np.array([0.0, 1.0, 3.0]), np.array([0.6, 0.3, 0.1])  # a skewed three-point distribution
+_STANDARD = (_POINTS - _POINTS @ _CHANCES) / np.sqrt(_POINTS**2 @ _CHANCES - (_POINTS @ _CHANCES) ** 2)
+
+SOURCES: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
+    "exponential": lambda rng, size: rng.exponential(size=size) - 1,
+    "uniform": lambda rng, size: rng.uniform(-1, 1, size) * np.sqrt(3),
+    "discrete": lambda rng, size: _STANDARD[rng.choice(len(_POINTS), size=size, p=_CHANCES)],
+    "gaussian": lambda rng, size: rng.normal(size=size),
+    "heavy": lambda rng, size: rng.standard_t(5, size=size) / np.sqrt(5 / 3),
+    "signs": lambda rng, size: rng.choice([-1.0, 1.0], size),
+    "labs": lambda rng, size: _simplex(size[1])[rng.integers(size[1] + 1, size=size[0])],
+}
+"""Columns of mean zero and covariance I, independent but for labs."""
+
+_CUMULANTS = {  # of order two to four
+    "exponential": (1.0, 2.0, 6.0),
+    "uniform": (1.0, 0.0, -1.2),
+    "discrete": (1.0, float(_STANDARD**3 @ _CHANCES), float(_STANDARD**4 @ _CHANCES) - 3),
+    "gaussian": (1.0, 0.0, 0.0),
+}
 
 
 @dataclass(frozen=True)
@@ -52,11 +71,13 @@ class MultiView:
         """The population cumulant of a component, order 2 to 4: shape (d,) * order."""
         mixing, kind = self.mixing[subset], self.kinds[subset]
         rank = mixing.shape[1]
+        if not 2 <= order <= 4:
+            raise ValueError(f"population cumulants are given for orders 2 to 4, got {order}")
         if kind == "labs":
             sources = cumulant(_simplex(rank), order, unbiased=False)
         else:
             sources = np.zeros((rank,) * order)
-            sources[(np.arange(rank),) * order] = _source_cumulant(kind, order)
+            sources[(np.arange(rank),) * order] = _CUMULANTS[kind][order - 2]
         return multilinear(sources, *[mixing.T] * order)
 
 
@@ -119,10 +140,10 @@ def make_views(
         kind, home, rank = kind_of[q], widths[q[0]], rank_of[q]
         if not 1 <= rank <= home:
             raise DataError(f"ranks={{{q!r}: {rank!r}}} must lie between 1 and {home}, the columns of view {q[0]!r}")
-        mixing = scale_of[q] * _matrix(rng, home, rank, (0.7, 1.3))
-        S = _sources(rng, kind, n_samples, rank) @ mixing.T
+        mixing = scale_of[q] * random_matrix(rng, home, rank, (0.7, 1.3))
+        S = SOURCES[kind](rng, (n_samples, rank)) @ mixing.T
         for view in q:
-            A = np.eye(home) if view == q[0] else _matrix(rng, widths[view], home, spread)
+            A = np.eye(home) if view == q[0] else random_matrix(rng, widths[view], home, spread)
             transforms[view, q] = A
             X[:, where[view]] += S @ A.T
         components[q], covariances[q], drawn[q], mixings[q] = S, mixing @ mixing.T, kind, mixing
@@ -139,12 +160,14 @@ def _widths(views: int | Sequence[str] | Mapping[str, int], d: int) -> dict[str,
 def _kinds(kinds: str | Sequence[str] | Mapping[Subset, str], members: tuple[Subset, ...]) -> dict[Subset, str]:
     if isinstance(kinds, Mapping):
         named = _by_member(kinds, members, "kinds")
-        for q in members:
-            if q not in named:
-                raise DataError(f"kinds= does not say the distribution of the component of {q}")
-        return named
-    dealt = [kinds] if isinstance(kinds, str) else list(kinds)
-    return {q: dealt[i % len(dealt)] for i, q in enumerate(members)}
+    else:
+        named = dict(zip(members, cycle([kinds] if isinstance(kinds, str) else kinds), strict=False))
+    for q in members:
+        if q not in named:
+            raise DataError(f"kinds= does not say the distribution of the component of {q}")
+        if named[q] != "labs" and named[q] not in _CUMULANTS:
+            raise ValueError(f"kinds are {', '.join(map(repr, (*_CUMULANTS, 'labs')))}, got {named[q]!r}")
+    return named
 
 
 def _by_member(given: Mapping[Subset, Any], members: tuple[Subset, ...], name: str) -> dict[Subset, Any]:
@@ -160,32 +183,12 @@ def _by_member(given: Mapping[Subset, Any], members: tuple[Subset, ...], name: s
     return out
 
 
-def _matrix(rng: np.random.Generator, rows: int, columns: int, spread: tuple[float, float]) -> Array:
+def random_matrix(rng: np.random.Generator, rows: int, columns: int, spread: tuple[float, float]) -> Array:
     """A random matrix of full rank with singular values in `spread`."""
     k = min(rows, columns)
     left, _ = np.linalg.qr(rng.normal(size=(rows, k)))
     right, _ = np.linalg.qr(rng.normal(size=(columns, k)))
     return np.asarray((left * rng.uniform(*spread, k)) @ right.T)
-
-
-def _sources(rng: np.random.Generator, kind: str, n: int, d: int) -> Array:
-    """Columns of mean zero and covariance I, independent but for labs."""
-    if kind == "exponential":
-        return np.asarray(rng.exponential(size=(n, d)) - 1)
-    if kind == "uniform":
-        return np.asarray(rng.uniform(-1, 1, (n, d)) * np.sqrt(3))
-    if kind == "gaussian":
-        return rng.normal(size=(n, d))
-    if kind == "discrete":
-        return np.asarray(_standard_points()[rng.choice(len(_POINTS), size=(n, d), p=_CHANCES)])
-    if kind == "labs":
-        return np.asarray(_simplex(d)[rng.integers(d + 1, size=n)])
-    raise ValueError(f"kinds are {', '.join(map(repr, _KINDS))}, got {kind!r}")
-
-
-def _standard_points() -> Array:
-    mean = _POINTS @ _CHANCES
-    return np.asarray((_POINTS - mean) / np.sqrt((_POINTS - mean) ** 2 @ _CHANCES))
 
 
 def _simplex(d: int) -> Array:
@@ -195,17 +198,3 @@ def _simplex(d: int) -> Array:
     True
     """
     return np.asarray(np.linalg.qr(np.eye(d + 1)[:, 1:] - 1 / (d + 1))[0] * np.sqrt(d + 1))
-
-
-def _source_cumulant(kind: str, order: int) -> float:
-    if not 2 <= order <= 4:
-        raise ValueError(f"population cumulants are given for orders 2 to 4, got {order}")
-    points = _standard_points()
-    third, fourth = points**3 @ _CHANCES, points**4 @ _CHANCES - 3
-    values = {
-        "exponential": (1.0, 2.0, 6.0),
-        "uniform": (1.0, 0.0, -1.2),
-        "gaussian": (1.0, 0.0, 0.0),
-        "discrete": (1.0, float(third), float(fourth)),
-    }
-    return values[kind][order - 2]

@@ -238,17 +238,15 @@ class _Writer:
             return {"kind": "float", "value": repr(what)}
         if isinstance(what, (np.ndarray, np.generic)):
             return self._array(what, where)
-        if type(what) in (list, tuple):
-            if len(what) and all(type(item) is str for item in what):
-                return {"kind": "text", "as": type(what).__name__, "array": self._text(what, where)}
-            items = [self.value(item, f"{where}[{i}]") for i, item in enumerate(what)]
+        if type(what) in (list, tuple) and len(what) and all(type(item) is str for item in what):
+            return {"kind": "text", "as": type(what).__name__, "array": self._text(what, where)}
+        if type(what) in (list, tuple, slice, range):
+            parts = [what.start, what.stop, what.step] if isinstance(what, (slice, range)) else what
+            items = [self.value(item, f"{where}[{i}]") for i, item in enumerate(parts)]
             return {"kind": type(what).__name__, "items": items}
         if isinstance(what, Mapping):
             pairs = [[self.value(k, where), self.value(v, f"{where}[{k!r}]")] for k, v in what.items()]
             return {"kind": "dict", "items": pairs}
-        if isinstance(what, (slice, range)):
-            parts = [self.value(part, where) for part in (what.start, what.stop, what.step)]
-            return {"kind": type(what).__name__, "items": parts}
         if isinstance(what, types.FunctionType) and _FUNCTIONS.get(_name_of(what)) is what:
             return {"kind": "function", "name": _name_of(what)}
         entry = _CLASSES.get(_name_of(type(what)))
@@ -287,6 +285,13 @@ class _Writer:
 
 # ---- reading
 
+_OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "slice": lambda items: slice(*items),
+    "range": lambda items: range(*items),
+}
+
 
 class _Reader:
     """Rows of the table back to objects, first to last."""
@@ -316,13 +321,10 @@ class _Reader:
             return self._array(row)
         if kind == "text":
             return self._text(row)
-        if kind in ("list", "tuple"):
-            return {"list": list, "tuple": tuple}[kind](self.value(item) for item in row["items"])
+        if kind in _OF_ITEMS:
+            return _OF_ITEMS[kind]([self.value(item) for item in row["items"]])
         if kind == "dict":
             return {_key(self.value(k)): self.value(v) for k, v in row["items"]}
-        if kind in ("slice", "range"):
-            start, stop, step = (self.value(item) for item in row["items"])
-            return slice(start, stop, step) if kind == "slice" else range(start, stop, step)
         if kind == "function" and row["name"] in _FUNCTIONS:
             return _FUNCTIONS[row["name"]]
         if kind == "object" and row["class"] in _CLASSES:
@@ -352,7 +354,7 @@ class _Reader:
             raise StateFileError(f"{row['array']!r} is not a list of texts")
         if row["as"] == "array":
             return np.array(items, dtype=object)
-        return {"list": list, "tuple": tuple}[row["as"]](items)
+        return _OF_ITEMS[row["as"]](items)
 
 
 def _key(key: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_ndtr
 
 import richcomponents as rc
-from richcomponents.cumulants.estimate import jackknife_covariance, jackknife_error
+from richcomponents.cumulants.estimate import jackknife_error
 from richcomponents.storage import storable
 
 N, D = 6000, 4
@@ -367,8 +367,3 @@ def test_the_bound_of_the_polynomials_is_told_where_it_is_larger(data):
     heavy = rc.ComponentLikelihood(robust, start=np.r_[1.0, np.zeros(D)], rca=rca()).fit(data.X, y)
     assert heavy.fit_.error_bound > np.sum(heavy.coefficients_.standard_error**2)
     assert any("polynomials may have moved theta" in note for note in heavy.notes())
-
-
-def test_covariance_of_replicates():
-    left_out = np.random.default_rng(0).normal(size=(20, 3))
-    assert np.diag(jackknife_covariance(left_out)) == pytest.approx(jackknife_error(left_out) ** 2)

@@ -302,11 +302,14 @@ def test_a_refused_update_changes_nothing(rng):
 def test_grouped_rows_come_whole(rng):
     X = rng.normal(size=(50, 2))
     acc = Accumulator(2, np.zeros(2))
-    acc.grouped(["a", "b"] * 25)(X, 0)
+    acc.grouped(["a", "b"] * 25)
+    acc.update(X)
     with pytest.raises(rc.DataError, match="accumulator of their own"):
         acc.update(X)
+    late = Accumulator(2, np.zeros(2))
+    late.grouped(np.zeros(50))
     with pytest.raises(rc.DataError, match="without gaps"):
-        Accumulator(2, np.zeros(2)).grouped(np.zeros(50))(X[20:], 20)
+        late.update(X[20:], 20)
     with pytest.raises(ValueError, match="start must be 0"):
         Moments.of(X, 2, groups=np.zeros(50), start=3)
 

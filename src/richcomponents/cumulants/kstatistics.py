@@ -167,34 +167,24 @@ def cross_cumulant(*slots: object, unbiased: bool = True) -> Array:
     (2, 3, 3)
     """
     order = _checked_order(len(slots))
-    tables: list[tuple[object, Array]] = []
-    where: list[int] = []
-    for slot in slots:
-        seen = next((i for i, (original, _) in enumerate(tables) if original is slot), None)
-        if seen is None:
-            seen = len(tables)
-            tables.append((slot, as_matrix(slot, column=True)))
-        where.append(seen)
-    rows = {len(matrix) for _, matrix in tables}
+    given = {id(slot): slot for slot in slots}
+    tables = {key: as_matrix(slot, column=True) for key, slot in given.items()}
+    rows = {len(table) for table in tables.values()}
     if len(rows) > 1:
         raise DataError(f"all slots must have the same rows, got {sorted(rows)} rows")
     n = rows.pop()
     if n < order and unbiased:
         raise DataError(f"an unbiased cumulant of order {order} needs at least {order} rows, got {n}")
-    ends = np.cumsum([0, *(matrix.shape[1] for _, matrix in tables)])
-    joined = tables[0][1] if len(tables) == 1 else np.hstack([matrix for _, matrix in tables])
-    moments = Moments.of(_named(joined, tables), order=max(order, 2), n_blocks=1)
-    groups = [np.arange(ends[i], ends[i + 1]) for i in where]
-    return Cumulants(moments, unbiased=unbiased).tensor(*groups)
-
-
-def _named(joined: Array, tables: Sequence[tuple[object, Array]]) -> object:
-    """Rows that know their columns by the names (or numbers) they have in the user's tables."""
-    names: list[str] = []
-    for i, (original, matrix) in enumerate(tables):
-        own = column_names(original) or [str(j) for j in range(matrix.shape[1])]
+    names, columns = list[str](), dict[int, IntArray]()
+    for i, (key, table) in enumerate(
+        tables.items()
+    ):  # columns keep the names (or numbers) that they have in the user's tables
+        own = column_names(given[key]) or map(str, range(table.shape[1]))
+        columns[key] = len(names) + np.arange(table.shape[1])
         names += own if len(tables) == 1 else [f"{name} of table {i + 1}" for name in own]
-    return Rows(joined, names=names)
+    joined = Rows(np.hstack(list(tables.values())), names=names)
+    moments = Moments.of(joined, order=max(order, 2), n_blocks=1)
+    return Cumulants(moments, unbiased=unbiased).tensor(*(columns[id(slot)] for slot in slots))
 
 
 def _checked_order(order: int) -> int:

@@ -190,17 +190,18 @@ def check_sparse(X: Any) -> Any:
 
 def as_frame(X: object) -> Any:
     """A narwhals frame or series for what is one, anything else as it is."""
-    X = unpacked(X)
+    if isinstance(
+        X := unpacked(X), np.ndarray
+    ):  # most blocks of rows: to ask all libraries takes longer than to sum them
+        return X
     try:
         frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
         _ = frame.columns if isinstance(frame, nw.DataFrame) else None
     except nw.exceptions.NarwhalsError as error:
         twice = repeated(map(str, getattr(X, "columns", ())))
-        if twice is not None:
-            raise DataError(
-                f"column name {twice!r} appears twice, and names must be unique: rename the columns"
-            ) from error
-        raise DataError(f"the table cannot be read: {error}. Column names must be unique") from error
+        if twice is None:
+            raise DataError(f"the table cannot be read: {error}. Column names must be unique") from error
+        raise DataError(f"column name {twice!r} appears twice, and names must be unique: rename it") from error
     return frame
 
 
@@ -429,8 +430,7 @@ def frequencies(sample_weight: object, n_rows: int | None) -> Array:
 def check_weights(weights: Array) -> None:
     """Frequency weights are whole numbers, not negative."""
     bad = ~(np.isfinite(weights) & (weights >= 0) & (weights == np.rint(weights)))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
+    for row in np.flatnonzero(bad)[:1].tolist():
         raise DataError(
             f"sample_weight says how often a row is counted: whole numbers, at least 0; row {row} of its block has "
             f"{weights[row]}"

@@ -9,19 +9,19 @@ that is active (a distributed.Client); without one, threads of this process.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import lcm
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, in_pieces, run_all
 from richcomponents.data.rows import Rows
-from richcomponents.data.sources.base import DaskSource, aligned, block_rows
+from richcomponents.data.sources.base import DaskSource, block_rows
 from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import (
     CapacityError,
@@ -39,13 +39,13 @@ from richcomponents.moments.kernel import (
     Forest,
     Layout,
     Leaf,
+    MeansLayout,
     Workspace,
-    add_leaves,
     block_numbers,
     check_state,
-    column_range,
-    column_sum,
     default_executor,
+    homogeneous_sums,
+    over_rows,
 )
 from richcomponents.progress import metered
 
@@ -54,6 +54,8 @@ _SMALL = 5e6  # multiply-adds below which starting threads costs more than it sa
 
 class LeafSums:
     """Rows in, sums of leaves out: what :class:`Accumulator` is without the state that it gives; parameters as there."""
+
+    _kind: ClassVar[type[Layout]] = Layout
 
     def __init__(
         self,
@@ -73,11 +75,13 @@ class LeafSums:
         self._executor = default_executor() if executor is None else executor
         if self._executor not in EXECUTORS:
             raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
-        self._names, self._weighted = names, weighted
+        self._names: Sequence[Any] | None = None if names is None else tuple(names)
+        self._weighted = bool(weighted)
         self._layout: Layout | None = None
         self._next = 0
-        self._seen: list[tuple[int, int]] = []  # disjoint intervals of absolute rows, in order
+        self._seen: tuple[int, ...] = ()  # disjoint intervals of absolute rows, in order: begin, stop, begin, stop, ...
         self._grouped = self._broken = False
+        self._codes: IntArray | None = None  # of rows in groups: the block of each
         self._sums = Forest()
         self._fragments: dict[tuple[int, int], dict[int, Array]] = {}
         self._lock = threading.Lock()
@@ -93,7 +97,7 @@ class LeafSums:
 
     def _planned(self, width: int) -> Layout:
         """The layout for so many columns."""
-        layout = Layout(width, self._order, self._n_blocks)
+        layout = self._kind(width, self._order, self._n_blocks)
         layout.check_memory(self._memory_limit)
         return layout
 
@@ -113,7 +117,7 @@ class LeafSums:
     @property
     def reached(self) -> int:
         """The number of the row after the highest one seen."""
-        return self._seen[-1][1] if self._seen else 0
+        return self._seen[-1] if self._seen else 0
 
     @property
     def dependent(self) -> bool:
@@ -130,53 +134,40 @@ class LeafSums:
         first = self._next if start is None else int(start)
         if first < 0:
             raise ValueError(f"start must not be negative, got {start}")
-        if self._grouped:
-            raise DataError("rows with groups were given whole; further rows need an accumulator of their own")
-        self._commit(rows, first, lambda count: self.layout.stripes(first, count))
-
-    def grouped(self, groups: object) -> Callable[[object, int], None]:
-        """A function (rows, number of the first one) that takes in all rows IN ORDER, those of a group in one block.
-
-        groups : the labels of all rows that will come.
-        """
-        chosen = block_numbers(len(np.asarray(groups)), self._n_blocks, groups)
-        counts = np.zeros(self._n_blocks, dtype=np.int64)  # rows of each block so far
-
-        def members(count: int, first: int) -> Iterator[tuple[int, int, IntArray]]:
-            if first + count > len(chosen):
-                raise DataError(f"groups must have one label per row, got {len(chosen)} labels and more rows")
-            for b in range(self._n_blocks):
-                numbers = np.flatnonzero(chosen[first : first + count] == b)
-                if len(numbers):
-                    yield b, int(counts[b]), numbers
-
-        def take(rows: object, start: int) -> None:
-            if start != self.reached:
-                raise DataError("rows with groups come in order, without gaps")
-            self._commit(rows, start, lambda count: members(count, start))
-            counts[:] += np.bincount(chosen[start : self.reached], minlength=self._n_blocks)
-            self._grouped = True
-
-        return take
-
-    def _commit(
-        self, rows: object, start: int, choose: Callable[[int], Iterable[tuple[int, int, slice | IntArray]]]
-    ) -> None:
-        """Check everything, then take the rows in. What can still fail (memory, Ctrl-C) leaves a mark.
-
-        choose : number of rows -> block, position in it of the first row, and which rows, of each block.
-        """
         block, names = as_matrix(rows), same_columns(self._names, rows, weights=self._weighted)
-        count = int(block.shape[0])
+        count = len(block)
         if not count:
             return
-        reached = self._check(block)
-        seen = self._marked(start, start + count)
-        pieces = [(b, position, self._counted(block[which])) for b, position, which in choose(count)]
-        self._broken = True
+        low, high = self._check(block)
+        seen = self._marked(first, first + count)
+        pieces = [(b, position, self._counted(block[which])) for b, position, which in self._places(first, count)]
+        self._broken = True  # what can still fail (memory, Ctrl-C) leaves a mark
         self._take(pieces)
-        self._seen, self._next, (self._low, self._high), self._names = seen, start + count, reached, names
+        self._seen, self._next, self._low, self._high, self._names = seen, first + count, low, high, names
         self._broken = False
+
+    def grouped(self, groups: object) -> None:
+        """All rows come IN ORDER from now on, and those of a group go to one block; groups : the labels of all of them."""
+        self._grouped, self._codes = True, block_numbers(len(np.asarray(groups)), self._n_blocks, groups)
+        by_block = np.argsort(self._codes, kind="stable")
+        self._positions = np.empty_like(by_block)
+        self._positions[by_block] = np.arange(len(by_block)) - np.searchsorted(
+            self._codes, self._codes[by_block], sorter=by_block
+        )
+
+    def _places(self, first: int, count: int) -> Iterable[tuple[int, int, slice | IntArray]]:
+        """Of so many rows: each block that has any, the position in it of the first of them, and which they are."""
+        if not self._grouped:
+            return self.layout.stripes(first, count)
+        if first != self.reached:
+            raise DataError("rows with groups come in order, without gaps")
+        if self._codes is None or first == len(self._codes):
+            raise DataError("rows with groups were given whole; further rows need an accumulator of their own")
+        if first + count > len(self._codes):
+            raise DataError(f"groups must have one label per row, got {len(self._codes)} labels and more rows")
+        here, positions = self._codes[first : first + count], self._positions[first : first + count]
+        members = [np.flatnonzero(here == b) for b in range(self._n_blocks)]
+        return [(b, int(positions[rows[0]]), rows) for b, rows in enumerate(members) if len(rows)]
 
     def _check(self, block: Array) -> tuple[Array, Array]:
         """The columns' ranges with this block; refuses before anything is changed."""
@@ -189,13 +180,18 @@ class LeafSums:
                 self._layout.check_columns(block.shape[1] - 1)
                 return self._low, self._high
             block = np.ascontiguousarray(block[counted if counted.any() else slice(None), :-1])
-        low, high = column_range(block)
+        low, high = over_rows(np.minimum, block), over_rows(np.maximum, block)
         if not (np.isfinite(low) & np.isfinite(high)).all():
-            raise self._not_finite(~np.isfinite(block))
+            bad = ~np.isfinite(block)
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            raise MissingValueError(
+                f"column {self._name(column)} holds a missing or infinite value (row {row} of its block; {int(bad.sum())} such "
+                "values in all): drop those rows or impute them first"
+            )
         if self._layout is None:
             self._planned(int(block.shape[1]))
             # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
-            shift = np.clip(column_sum(block) / block.shape[0], low, high)
+            shift = np.clip(over_rows(np.add, block) / len(block), low, high)
         else:
             self._layout.check_columns(block.shape[1])
             shift, low, high = self._shift, np.minimum(self._low, low), np.maximum(self._high, high)
@@ -221,27 +217,15 @@ class LeafSums:
             "range of floating point: rescale the column (for example to unit variance)"
         )
 
-    def _marked(self, start: int, stop: int) -> list[tuple[int, int]]:
+    def _marked(self, start: int, stop: int) -> tuple[int, ...]:
         """The rows seen, with these absolute rows; refuses rows that come twice."""
-        at = bisect_left(self._seen, (start, start))
-        before, after = self._seen[:at], self._seen[at:]
-        if (before and before[-1][1] > start) or (after and after[0][0] < stop):
+        at = bisect_right(self._seen, start)
+        if at % 2 or bisect_left(self._seen, stop) != at:
             raise DataError(
                 f"rows {start}..{stop - 1} overlap rows that were given before: pass start= the number of the "
                 "first row of each block"
             )
-        if before and before[-1][1] == start:
-            start = before.pop()[0]
-        if after and after[0][0] == stop:
-            stop = after.pop(0)[1]
-        return [*before, (start, stop), *after]
-
-    def _not_finite(self, bad: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> DataError:
-        row, column = (int(i) for i in np.argwhere(bad)[0])
-        return MissingValueError(
-            f"column {self._name(column)} holds a missing or infinite value (row {row} of its block; "
-            f"{int(bad.sum())} such values in all): drop those rows or impute them first"
-        )
+        return _joined_intervals(self._seen, (start, stop))
 
     def _name(self, column: int) -> str:
         return repr(self._names[column]) if self._names is not None else str(column)
@@ -274,7 +258,12 @@ class LeafSums:
                 space = self._spaces.get_nowait()
             except Empty:
                 space = Workspace(layout.n_columns + 1, layout.order, self._executor)
-            add_leaves(some, self._shift, space, sums, self._lock)
+            p = layout.n_columns
+            for b, k, rows in some:
+                weight = np.ascontiguousarray(rows[:, p]) if self._weighted else None
+                vector = homogeneous_sums(rows[:, :p], self._shift, space, weight)
+                with self._lock:
+                    sums.add((b, 0, k), vector)
             self._spaces.put(space)
 
         if leaves:
@@ -282,32 +271,29 @@ class LeafSums:
 
     # ---- what to say of the sums
 
-    def check_range(self, sums: Forest) -> None:
-        """Refuse counts and powers that leave the range of float64; warn of constants."""
-        n = sum(float(value[0]) for _, value in sums)
+    def check_sums(self, n: int, offset: Array, variances: Array) -> None:
+        """Refuse counts and powers that leave the range of float64; warn of constants, and of columns whose mean is so far from
+        the shift (offset) that powers of it drown their variance."""
         if n > MOST_ROWS:
             raise DataError(
                 "these rows count as more than 2**53, beyond which numbers are not exact: use smaller weights"
             )
-        reach = np.maximum(self._high - self._shift, self._shift - self._low)
-        smallest = 1e-290 ** (1 / self.layout.order)
-        for column in np.flatnonzero((reach > 0) & (reach < smallest)).tolist():
+        order, reach = self.layout.order, np.maximum(self._high - self._shift, self._shift - self._low)
+        for column in np.flatnonzero((reach > 0) & (reach < 1e-290 ** (1 / order))).tolist():
             raise self._out_of_range(column, reach[column])
-        constant = np.flatnonzero(self._low == self._high)
-        if len(constant) and n > 1:
-            shown = ", ".join(self._name(int(c)) for c in constant[:5]) + (", ..." if len(constant) > 5 else "")
+        if n < 2:
+            return
+        constant = self._low == self._high
+        if constant.any():
+            some = np.flatnonzero(constant).tolist()
+            shown = ", ".join(map(self._name, some[:5])) + ", ..." * (len(some) > 5)
             warn_user(
                 f"constant column(s) {shown}: their cumulants of order two and above are zero; drop them",
                 ConstantColumnWarning,
             )
-
-    def check_digits(self, offset: Array, variances: Array) -> None:
-        """Warn of columns whose mean is so far from the shift (offset) that powers of it drown their variance."""
-        order, away = self.layout.order, np.abs(offset)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = away / np.sqrt(np.maximum(variances, 0.0))  # infinite where not even the variance is left
-            ratio = np.where((self._low < self._high) & (away > 0), ratio, 0.0)
-            loss = np.finfo(float).eps * ratio**order
+            ratio = np.abs(offset) / np.sqrt(np.maximum(variances, 0.0))  # infinite where not even the variance is left
+            loss = np.finfo(float).eps * np.where(constant | (offset == 0), 0.0, ratio) ** order
         if (loss > 1e-10).any():
             column = int(np.argmax(loss))
             far = f"{ratio[column]:.0f}" if np.isfinite(ratio[column]) else "so many"
@@ -323,40 +309,28 @@ class LeafSums:
     @property
     def grain(self) -> int:
         """Rows after which all blocks begin a new leaf."""
-        return self.layout.n_blocks * self.layout.leaf
+        return self._n_blocks * Layout(1).leaf
 
-    def fork(self) -> Self:
-        """An empty accumulator of the same kind and shift, on one thread."""
-        return type(self)(
-            self._order,
-            None if self._layout is None else self._shift,
-            n_blocks=self._n_blocks,
-            threads=1,
-            executor=self._executor,
-            memory_limit=self._memory_limit,
-            names=self._names,
-            weighted=self._weighted,
-        )
-
-    def partial(self) -> tuple[Forest, Array, Array]:
-        """Sums, incomplete leaves included, and the range of each column."""
+    def partial(self) -> Forest:
+        """Sums, incomplete leaves included."""
         sums = self._sums.copy()
         self._sum([(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())], sums)
-        return sums, self._low, self._high
+        return sums
 
-    @staticmethod
-    def join(parts: Sequence[tuple[Forest, Array, Array]]) -> tuple[Forest, Array, Array]:
-        """The sums of several parts."""
-        sums, low, high = parts[0]
-        for more in parts[1:]:
-            sums, low, high = sums.merged(more[0]), np.minimum(low, more[1]), np.maximum(high, more[2])
-        return sums, low, high
+    def without_rows(self) -> Self:
+        """The same sums, incomplete leaves included: no more rows of these may follow."""
+        other = self.copy()
+        other._sums, other._fragments = self.partial(), {}
+        return other
 
-    def absorb(self, part: tuple[Forest, Array, Array], start: int, n_rows: int) -> None:
-        """Take in sums of the rows from number `start` on; no leaf may be incomplete but the last ones."""
-        seen = self._marked(start, start + n_rows)
-        self._sums, self._low, self._high = self.join([(self._sums, self._low, self._high), part])
-        self._seen, self._next = seen, start + n_rows
+    def absorb(self, other: Self) -> None:
+        """Take in the sums of rows that were seen elsewhere; no leaf may be incomplete but the last ones."""
+        if self._layout is None:
+            self._begin(other.shift)
+        self._sums = self._sums.merged(other.partial())
+        self._low, self._high = np.minimum(self._low, other._low), np.maximum(self._high, other._high)
+        self._seen = _joined_intervals(self._seen, other._seen)
+        self._next = self.reached
 
     # ---- copies, here and on disk
 
@@ -378,21 +352,9 @@ class LeafSums:
 
     def parts(self) -> dict[str, Any]:
         """What a file holds: everything but what belongs to this machine. Rows of leaves that are not complete are among it."""
-        held = [(*key, at, rows) for key, some in sorted(self._fragments.items()) for at, rows in sorted(some.items())]
-        width = self.layout.n_columns + self._weighted
-        return {
-            "layout": self.layout,
-            "shift": self._shift,
-            "low": self._low,
-            "high": self._high,
-            "seen": np.array(self._seen, dtype=np.int64).reshape(-1, 2),
-            "sums": self._sums,
-            "fragments": np.array([(*key, len(rows)) for *key, rows in held], dtype=np.int64).reshape(-1, 4),
-            "rows": np.concatenate([np.empty((0, width)), *(rows for *_, rows in held)]),
-            "grouped": self._grouped,
-            "weighted": self._weighted,
-            "names": None if self._names is None else tuple(self._names),
-        }
+        _ = self.layout
+        kept = ("layout", "shift", "low", "high", "seen", "sums", "fragments", "grouped", "weighted", "names")
+        return {name: getattr(self, f"_{name}") for name in kept}
 
     @classmethod
     def of_parts(
@@ -401,43 +363,42 @@ class LeafSums:
         shift: Array,
         low: Array,
         high: Array,
-        seen: IntArray,
+        seen: tuple[int, ...],
         sums: Forest,
-        fragments: IntArray,
-        rows: Array,
+        fragments: Mapping[tuple[int, int], Mapping[int, Array]],
         grouped: bool,
         weighted: bool,
         names: tuple[str | int, ...] | None,
     ) -> Self:
         """The accumulator with these parts, which come from a file and may not fit together.
 
-        fragments : (m, 4) block, leaf, position in the block and number of the `rows`, which are those of all fragments in
-        turn, the weight last; seen : (k, 2) intervals of row numbers.
+        fragments : {block and leaf: {position in the block: rows, the weight last}}.
         """
         check_state(layout, shift, sums)
-        p, ends = layout.n_columns, seen.reshape(-1)
-        shapes = low.shape, high.shape, seen.shape[1:], fragments.shape[1:], rows.shape[1:]
+        p = layout.n_columns
+        held = [(*key, at, rows) for key, some in fragments.items() for at, rows in some.items()]
         whole = (
             layout.leaf == LEAF
-            and shapes == ((p,), (p,), (2,), (4,), (p + weighted,))
+            and low.shape == high.shape == (p,)
             and (names is None or len(names) == p)
-            and (fragments >= 0).all()
-            and (fragments[:, 0] < layout.n_blocks).all()
-            and int(fragments[:, 3].astype(object).sum()) == len(rows)
-            and (np.diff(ends) > 0).all()
-            and (ends[:1] >= 0).all()
-            and np.isfinite(rows).all()
+            and len(seen) % 2 == 0
+            and all(one < two for one, two in pairwise((-1, *seen)))
+            and all(0 <= b < layout.n_blocks and min(k, at) >= 0 for b, k, at, _ in held)
+            and all(rows.shape[1:] == (p + weighted,) and np.isfinite(rows).all() for *_, rows in held)
             and ((low <= high) | ((low == np.inf) & (high == -np.inf))).all()  # an empty range: no row counts so far
         )
         if not whole:
             raise StateFileError("the parts of the accumulator do not fit together")
         made = cls(layout.order, shift, n_blocks=layout.n_blocks, memory_limit=np.inf, names=names, weighted=weighted)
         made._low, made._high, made._sums, made._grouped = low, high, sums, grouped
-        made._seen = [(first, last) for first, last in seen.tolist()]
+        made._seen, made._fragments = seen, {key: dict(some) for key, some in fragments.items()}
         made._next = made.reached
-        for (b, k, position, count), stop in zip(fragments.tolist(), np.cumsum(fragments[:, 3]).tolist(), strict=True):
-            made._fragments.setdefault((b, k), {})[position] = rows[stop - count : stop]
         return made
+
+
+def _joined_intervals(one: Sequence[int], two: Sequence[int]) -> tuple[int, ...]:
+    """The ends of all intervals of both; where two touch neither end is one."""
+    return tuple(sorted({*one} ^ {*two}))
 
 
 def _cut(position: int, count: int, leaf: int) -> Iterator[tuple[int, int, int]]:
@@ -456,33 +417,27 @@ def _joined(held: dict[int, Array]) -> Array:
 
 def _neighbours_joined(held: dict[int, Array]) -> dict[int, Array]:
     """The same rows in as few fragments as there are gaps between them, plus one."""
-    runs: list[list[int]] = []
-    end = -1
+    runs: dict[int, list[Array]] = {}
+    first = end = -1
     for at in sorted(held):
-        if at == end:
-            runs[-1].append(at)
-        else:
-            runs.append([at])
-        end = at + int(held[at].shape[0])
-    return {run[0]: held[run[0]] if len(run) == 1 else np.concatenate([held[at] for at in run]) for run in runs}
+        first = first if at == end else at
+        runs.setdefault(first, []).append(held[at])
+        end = at + len(held[at])
+    return {at: np.concatenate(parts) for at, parts in runs.items()}
 
 
 # ---- all rows of a source
 
 
 def reduce_on_cluster(
-    source: DaskSource, columns: Any, transform: Callable[[Array], Array] | None, statistic: Any, start: int
+    source: DaskSource, columns: Any, transform: Callable[[Array], Array] | None, sums: LeafSums, start: int
 ) -> None:
-    """Feed all rows, from absolute number `start` (a multiple of LEAF) on, to a statistic whose parts can be computed apart.
-
-    grain : rows after which a part may end; fork() : an empty statistic of the same kind, for one thread of another process;
-    partial() : what it holds, without rows where that is possible; join(parts), in any order; absorb(part, start, n_rows).
-    """
+    """Feed all rows, from absolute number `start` (a multiple of LEAF) on, to sums that have seen none."""
     import dask
 
     n = source.n_rows or 0
     width = source.width if columns is None else len(columns)
-    grain = lcm(statistic.grain, LEAF)
+    grain = lcm(sums.grain, LEAF)
     if (need := 8 * width * min(grain, n)) > MEMORY_LIMIT:
         raise CapacityError(
             f"pieces of {min(grain, n)} rows of {width} columns, the least that keep the blocks of rows together, need "
@@ -492,21 +447,28 @@ def reduce_on_cluster(
     while 2 * size * width * 8 <= 2**27 and 2 * size * 16 <= n:  # no more than 128 MB, and pieces enough to share
         size *= 2
     cuts = [0, *range(size - start % size, n, size), n]
-    lengths = [high - low for low, high in pairwise(cuts)]
-    empty, work, join = statistic.fork(), dask.delayed(_work, pure=False), dask.delayed(statistic.join, pure=False)
-    blocks = source.pieces(lengths, columns)
-    parts = [work(block, transform, empty, start + low) for block, low in zip(blocks, cuts[:-1], strict=True)]
+    work, join = dask.delayed(_work, pure=False), dask.delayed(_merged, pure=False)
+    blocks = source.pieces([high - low for low, high in pairwise(cuts)], columns)
+    parts = [work(block, transform, sums, start + low) for block, low in zip(blocks, cuts[:-1], strict=True)]
     while len(parts) > 1:
         parts = [join(parts[i : i + 8]) for i in range(0, len(parts), 8)]
-    (result,) = dask.compute(parts[0])
-    statistic.absorb(result, start, n)
+    sums.absorb(*dask.compute(parts[0]))
 
 
-def _work(block: object, transform: Callable[[Array], Array] | None, empty: Any, start: int) -> Any:
-    rows = as_matrix(block)
-    statistic = empty.fork()
-    statistic.update(rows if transform is None else in_pieces(transform, rows), start)
-    return statistic.partial()
+def _work(block: object, transform: Callable[[Array], Array] | None, empty: LeafSums, start: int) -> LeafSums:
+    rows, sums = as_matrix(block), empty.copy()
+    sums._threads = 1
+    sums.update(rows if transform is None else in_pieces(transform, rows), start)
+    return sums.without_rows()
+
+
+def _merged(parts: Sequence[LeafSums]) -> LeafSums:
+    """The sums of several parts, which stay as they are: other workers may ask for them again."""
+    first, *others = parts
+    out = first.copy()
+    for other in others:
+        out.absorb(other)
+    return out
 
 
 _T_co = TypeVar("_T_co", covariant=True)
@@ -529,16 +491,17 @@ def reduce_rows(
     start : absolute number of the first row. groups : labels of all rows; those of a group stay in one block.
     progress : what is done, where it is to be shown how far it is (dask shows its own dashboard).
     """
-    source, aside = rows.source, groups is None and start % LEAF == 0 and hasattr(statistic, "fork")
-    if isinstance(source, DaskSource) and aside and rows.n_rows:
+    source, apart = rows.source, groups is None and start % LEAF == 0
+    if isinstance(source, DaskSource) and isinstance(statistic, LeafSums) and apart and rows.n_rows:
         reduce_on_cluster(source, rows.columns, rows.transform, statistic, start)
         return statistic.result()
     if groups is not None and start:
         raise ValueError("rows with groups are read whole: start must be 0")
-    take = statistic.update if groups is None else statistic.grouped(groups)  # type: ignore[attr-defined]
+    if groups is not None:
+        statistic.grouped(groups)  # type: ignore[attr-defined]
     done = 0
     for block in rows.chunks() if progress is None else _shown(rows, progress):
-        take(block, start + done)
+        statistic.update(block, start + done)
         done += len(block)
     if groups is not None and done != len(np.asarray(groups)):
         raise DataError(f"groups must have one label per row ({done}), got {len(np.asarray(groups))}")
@@ -564,87 +527,41 @@ def column_means(rows: Rows, progress: str | None = None) -> Array | None:
     """Column means (exactly the value for a constant column); None when the rows can be read only once."""
     if not rows.rereadable:
         return None
-    return reduce_rows(rows, _Means(rows.labels, rows.weighted), progress=progress)
+    return reduce_rows(rows, _Means(1, n_blocks=1, names=rows.labels, weighted=rows.weighted), progress=progress)
 
 
 def first_means(rows: Rows, n: int) -> Array:
     """Column means of the first n rows, each that counts once, for rows that can be read again."""
-    first, means = rows.head(n), _Means(rows.labels)
+    first, means = rows.head(n), _Means(1, n_blocks=1, names=rows.labels)
     if rows.weighted:  # what does not count may be anything
         first = first[first[:, -1] > 0, :-1]
     if not len(first):
-        return reduce_rows(rows, _Means(rows.labels, rows.weighted))
+        return reduce_rows(rows, _Means(1, n_blocks=1, names=rows.labels, weighted=True))
     means.update(first)
     return means.result()
 
 
-class _Means:
-    """Column means to rounding, and the exact value of columns that never change.
+class _Means(LeafSums):
+    """Column means to rounding, and the exact value of columns that never change: sums of order one, about zero."""
 
-    Sums of pieces of 2048 rows are merged as the leaves of a state are, so that no chunking changes a bit.
-    """
-
-    grain = LEAF
-
-    def __init__(self, names: Sequence[str | int] | None, weighted: bool = False) -> None:
-        self.names, self.weighted, self.n, self._sums = names, weighted, 0.0, Forest()
-        self._rest: list[Array] = []
-        self._piece: int | None = None
+    _kind = MeansLayout
 
     def update(self, rows: object, start: int | None = None) -> None:
-        """Rows in order; the first ones begin a piece."""
-        block = as_matrix(rows)
-        if not len(block):
-            return
-        if self._piece is None:
-            width = block.shape[1] - self.weighted
-            self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
-            self._piece = (start or 0) // LEAF
-        counted, weight = (block[block[:, -1] > 0, :-1], block[:, -1:]) if self.weighted else (block, None)
-        if len(counted):
-            low, high = column_range(np.ascontiguousarray(counted))
-            self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
-        self.n += len(block) if weight is None else float(weight.sum())
-        if weight is not None:  # what does not count may be anything
-            block = np.where(weight > 0, block[:, :-1], 0.0) * weight
-        for piece in aligned([*self._rest, block], LEAF):
-            if len(piece) < LEAF:
-                self._rest = [piece.copy()]
-                return
-            self._sums.add((0, 0, self._piece), column_sum(piece))
-            self._piece += 1
-        self._rest = []
+        if self._layout is None:
+            self._begin(np.zeros(as_matrix(rows).shape[1] - self._weighted))
+        super().update(rows, start)
 
-    def fork(self) -> Self:
-        return type(self)(self.names, self.weighted)
-
-    def partial(self) -> tuple[Any, ...]:
-        sums = self._sums.copy()
-        if self._rest and self._piece is not None:
-            sums.add((0, 0, self._piece), column_sum(self._rest[0]))
-        return sums, self.low, self.high, self.n
-
-    @staticmethod
-    def join(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-        sums, low, high, n = parts[0]
-        for more in parts[1:]:
-            sums, n = sums.merged(more[0]), n + more[3]
-            low, high = np.minimum(low, more[1]), np.maximum(high, more[2])
-        return sums, low, high, n
-
-    def absorb(self, part: tuple[Any, ...], start: int, n_rows: int) -> None:
-        self._sums, self.low, self.high, self.n = part
+    def _sum(self, leaves: Sequence[Leaf], sums: Forest) -> None:
+        """Columns are added up, in a fraction of the time of products."""
+        p = self.layout.n_columns
+        for b, k, rows in leaves:
+            values = rows[:, :p] * rows[:, p:] if self._weighted else rows
+            n = rows[:, p].sum() if self._weighted else len(rows)
+            sums.add((b, 0, k), np.append(n, over_rows(np.add, values)))
 
     def result(self) -> Array:
-        if not self.n:
-            raise DataError("there are no rows" + (", or all weights are zero" if self.weighted else ""))
-        sums, low, high, n = self.partial()
-        bad = ~(np.isfinite(low) & np.isfinite(high))
-        if bad.any():
-            column = int(np.flatnonzero(bad)[0])
-            label = repr(self.names[column]) if self.names is not None else column
-            raise MissingValueError(
-                f"column {label} holds a missing or infinite value: drop those rows or impute them first"
-            )
-        total = sums.fold(1, slice(0, len(low)), len(low))[0]
-        return np.asarray(np.clip(total / n, low, high))  # between the extremes even where the sum overflows or rounds
+        total = self.partial().fold(1, slice(None), self.layout.size)[0] if self._layout else np.zeros(1)
+        if not total[0]:
+            raise DataError("there are no rows" + (", or all weights are zero" if self._weighted else ""))
+        # between the extremes even where the sum overflows or rounds
+        return np.asarray(np.clip(total[1:] / total[0], self._low, self._high))

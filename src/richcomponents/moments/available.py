@@ -81,35 +81,30 @@ class Gaps:
     @classmethod
     def of(cls, rows: Rows, parts: Mapping[str, IntArray], describe: Callable[[int], str] = str) -> Self:
         """Reads all rows, once; describe : what messages call a column."""
-        known: dict[bytes, int] = {}
-        patterns: list[Truth] = []
-        codes, weights = [], []
+        packed, weights = [], []
         seen, first, sums, squares = np.zeros((4, rows.width))
         for block in rows.chunks():
             values, weight = block[:, : rows.width], block[:, -1] if rows.weighted else np.ones(len(block))
-            there, code = np.isfinite(values), np.empty(len(block), dtype=np.int64)
-            for pattern, at in patterns_of(there):
-                code[at] = known.setdefault(pattern.tobytes(), len(known))
-                patterns += [pattern] if len(known) > len(patterns) else []
-            if len(patterns) > _MOST:
-                raise DataError(
-                    f"the gaps of these rows have more than {_MOST} different patterns: leave out the columns with most gaps, "
-                    "or fill them first"
-                )
-            codes.append(code)
+            there = np.isfinite(values)
+            packed.append(np.packbits(there, axis=1))
             weights.append(weight)
             new = (seen == 0) & there.any(axis=0)
             first[new] = values[np.argmax(there, axis=0), np.arange(rows.width)][new]
             centred = np.where(there, values - first, 0.0)
             seen, sums, squares = seen + weight @ there, sums + weight @ centred, squares + weight @ centred**2
-        if not codes:
+        if not packed:
             raise DataError("there are no rows")
+        different, code = np.unique(np.concatenate(packed), axis=0, return_inverse=True)
+        if len(different) > _MOST:
+            raise DataError(
+                f"the gaps of these rows have more than {_MOST} different patterns: leave out the columns with most gaps, or "
+                "fill them first"
+            )
         never = np.flatnonzero(seen == 0)
         if len(never):
             raise DataError(f"{describe(int(never[0]))} holds no value at all: leave it out")
-        mean = sums / seen
-        every = np.concatenate(weights)
-        return cls(parts, np.array(patterns), np.concatenate(codes), every, first + mean, squares / seen - mean**2)
+        mean, patterns = sums / seen, np.unpackbits(different, axis=1, count=rows.width).astype(bool)
+        return cls(parts, patterns, code.ravel(), np.concatenate(weights), first + mean, squares / seen - mean**2)
 
     @cached_property
     def counts(self) -> Array:

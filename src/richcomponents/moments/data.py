@@ -118,9 +118,7 @@ class Partial:
 
     def state(self, moments: Moments, factor: float = 1.0) -> Moments:
         """The residuals' state, from that of all columns; stretched about their mean by a factor (see Inflated)."""
-        left = moments.transformed(self.matrix * factor)
-        moved = self.mean[self.kept] - left.mean
-        return Moments(left.layout, left.shift + moved, left.sums, left.dependent)
+        return AffineMap(self.mean, self.matrix * factor, self.mean[self.kept]).of_state(moments)
 
     @property
     def rank(self) -> int:
@@ -253,60 +251,51 @@ class UnitSums:
         self.d, self.p, self.q, self.weighted = correlations, p, q, weighted
         self.n = self.squares = 0.0  # of weights, and of their squares over units
         self.sums, self.between = np.zeros((7, len(correlations))), np.zeros((p + q, p + q))
-        self.products: Array | None = None  # (units, p, q), M_g + W_g D
+        self.unit: IntArray | None = None  # of each row, where there are groups
 
     def update(self, rows: object, start: int | None = None) -> None:
-        """Every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
-        z, w = self._split(rows)
+        """Without groups every row is a unit: |M_i|^2 = w_i^2 |x_i y_i' - D|^2."""
+        block, k, p = np.asarray(rows, dtype=np.float64), len(self.d), self.p
+        w = block[:, -1] if self.weighted else np.ones(len(block))
+        z = np.where(w[:, None] > 0, block[:, : len(self.between)], 0.0)  # what does not count may be anything
+        x, y, total = z[:, :p], z[:, p:], z * w[:, None]
+        size = _tails(x**2)[:, :k] * _tails(y**2)[:, :k]  # |x_i y_i' - D|^2 over the coordinates k.., for every k
+        own = w[:, None] * (size - 2 * _tails(x[:, :k] * y[:, :k] * self.d) + _tails(self.d**2))
+        self.n += float(w.sum())
+        if self.unit is not None:
+            first = start or 0
+            self._add_units(self.unit[first : first + len(z)], z, total, w, own)
+            return
         self.squares += float(w @ w)
-        own, total = self._own(z), z * w[:, None]
         with one_blas_thread():
             self.between += total.T @ total
-        self.sums += _sums(w[:, None] ** 2 * own, w[:, None] * own, total, self.p)
+        self.sums += _sums(w[:, None] * own, own, total, self.p)
 
-    def grouped(self, groups: object) -> Callable[[object, int], None]:
-        """A function that takes rows in order; groups : the labels of all that will come."""
+    def grouped(self, groups: object) -> None:
+        """All rows come in order; groups : their labels."""
         # beyond so many numbers units are pooled: still independent, a little noisier
         most = max(20, 2**24 // (self.p * self.q + self.p + self.q))
-        unit = _unit_numbers(len(np.asarray(groups)), most, groups)
-        count = int(unit.max()) + 1 if len(unit) else 0
-        self.products = np.zeros((count, self.p, self.q))
+        self.unit = _unit_numbers(len(np.asarray(groups)), most, groups)
+        count = int(self.unit.max(initial=-1)) + 1
+        self.products = np.zeros((count, self.p, self.q))  # M_g + W_g D
         self.totals, self.sizes = np.zeros((count, self.p + self.q)), np.zeros(count)
         self.inside = np.zeros((count, len(self.d)))
 
-        def take(rows: object, start: int) -> None:
-            z, w = self._split(rows)
-            own, mine = self._own(z) * w[:, None], unit[start : start + len(z)]
-            by_unit = np.argsort(mine, kind="stable")
-            ends = np.flatnonzero(np.diff(mine[by_unit])) + 1
-            assert self.products is not None
+    def _add_units(self, unit: IntArray, z: Array, total: Array, w: Array, own: Array) -> None:
+        """Sums of each unit, those with the same number of rows at a time; unit : of every row."""
+        order = np.argsort(unit, kind="stable")
+        units, first, sizes = np.unique(unit[order], return_index=True, return_counts=True)
+        for size in np.unique(sizes):
+            g, rows = units[sizes == size], order[first[sizes == size, None] + np.arange(size)]
             with one_blas_thread():
-                for chosen in np.split(by_unit, ends):
-                    g, weighted = mine[chosen[0]], z[chosen] * w[chosen, None]
-                    self.products[g] += weighted[:, : self.p].T @ z[chosen, self.p :]
-                    self.totals[g] += weighted.sum(axis=0)
-                    self.sizes[g] += w[chosen].sum()
-                    self.inside[g] += own[chosen].sum(axis=0)
-
-        return take
-
-    def _split(self, rows: object) -> tuple[Array, Array]:
-        block = np.asarray(rows, dtype=np.float64)
-        z, w = (block[:, :-1], block[:, -1]) if self.weighted else (block, np.ones(len(block)))
-        if not w.all():  # what does not count may be anything
-            z = np.where(w[:, None] > 0, z, 0.0)
-        self.n += float(w.sum())
-        return z, w
-
-    def _own(self, z: Array) -> Array:
-        """|x_i y_i' - D|^2 over the coordinates k.., for every k: (rows, min(p, q))."""
-        full, x, y = len(self.d), z[:, : self.p], z[:, self.p :]
-        size = _tails(x**2)[:, :full] * _tails(y**2)[:, :full]
-        return np.asarray(size - 2 * _tails(x[:, :full] * y[:, :full] * self.d) + _tails(self.d**2))
+                self.products[g] += total[rows, : self.p].mT @ z[rows, self.p :]
+            self.totals[g] += total[rows].sum(axis=1)
+            self.sizes[g] += w[rows].sum(axis=1)
+            self.inside[g] += own[rows].sum(axis=1)
 
     def result(self) -> Dependence:
         sums, between, squares = self.sums, self.between, self.squares
-        if self.products is not None:
+        if self.unit is not None:
             full = np.arange(len(self.d))
             centred = self.products.copy()
             centred[:, full, full] -= self.sizes[:, None] * self.d
@@ -349,6 +338,11 @@ def _refuse_one(units: IntArray, n: int, kind: str) -> None:
             f"all {n} rows belong to one {kind}: tests and standard errors compare groups, and need at least two. Leave out "
             "groups= if the rows are independent"
         )
+
+
+def dependence_of_rows(rows: Rows, correlations: Array, p: int, q: int, groups: object) -> Dependence:
+    """Of rows (x, y) in white coordinates with Cov(x, y) = D."""
+    return reduce_rows(rows, UnitSums(correlations, p, q, rows.weighted), groups=groups)
 
 
 def groups_of_copies(views: Rows, groups: object) -> object:
@@ -409,10 +403,8 @@ class RowUnits:
 
     def dependence(self, z: Array, correlations: Array, p: int) -> Dependence:
         """Of rows z (n, p + q) in white coordinates."""
-        rows = z if self.weight is None else np.column_stack([z, self.weight])
-        weighted = self.weight is not None
-        sums = UnitSums(correlations, p, z.shape[1] - p, weighted)
-        return reduce_rows(Rows(rows, weighted=weighted), sums, groups=self.groups)
+        rows = Rows(z) if self.weight is None else Rows(z).weighted_by(self.weight)
+        return dependence_of_rows(rows, correlations, p, z.shape[1] - p, self.groups)
 
 
 def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
@@ -439,8 +431,7 @@ def lost_rows(partial: Partial, table: Rows, groups: object) -> float:
         known = (rows[:, partial.covariates] - partial.mean[partial.covariates]) @ white[0].T
         return np.hstack([known, left(rows) @ white[1].T])
 
-    sums = UnitSums(np.zeros(min(p, q)), p, q, table.weighted)
-    return p * float(reduce_rows(table.mapped(products), sums, groups=groups).effect[0])
+    return p * float(dependence_of_rows(table.mapped(products), np.zeros(min(p, q)), p, q, groups).effect[0])
 
 
 def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
@@ -595,8 +586,7 @@ class RowData:
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:
         if not self.dependent:
             return None
-        sums = UnitSums(correlations, p, map.matrix.shape[1] - p, self.rows.weighted)
-        return reduce_rows(self.rows.mapped(map), sums, groups=self.groups)
+        return dependence_of_rows(self.rows.mapped(map), correlations, p, map.matrix.shape[1] - p, self.groups)
 
     def mapped(self, map: AffineMap) -> RowData:
         """Without progress, which belongs to the columns of the user."""

@@ -34,12 +34,11 @@ sizes. They agree to rounding; one process uses one of them throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -95,20 +94,17 @@ class Layout:
     order: int = 4
     n_blocks: int = 20
     leaf: int = LEAF
+    least_order: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("n_columns", 1, None),
-            ("order", 2, MAX_ORDER),
-            ("n_blocks", 1, None),
-            ("leaf", 1, None),
-        ):
-            value = getattr(self, name)
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise TypeError(f"{name} must be an integer, got {value!r}")
-            if value < low or (high is not None and value > high):
-                bounds = f"between {low} and {high}" if high is not None else f"at least {low}"
-                raise ValueError(f"{name} must be {bounds}, got {value}")
+            if name == "order" and not self.least_order <= value <= MAX_ORDER:
+                raise ValueError(f"order must be between {self.least_order} and {MAX_ORDER}, got {value}")
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
             object.__setattr__(self, name, int(value))
 
     @cached_property
@@ -152,6 +148,12 @@ class Layout:
             "or raise `memory_limit`. ContrastiveRCA fitted to a table that can be read again (an array, a file) needs no "
             "such state."
         )
+
+
+class MeansLayout(Layout):
+    """Of sums of order one, which no state holds."""
+
+    least_order = 1
 
 
 Node = tuple[int, int, int]  # tree, level, index
@@ -384,18 +386,6 @@ class Workspace:
         self.product = np.empty(plan.raw_size if executor == "numpy" else 0)
 
 
-def add_leaves(
-    leaves: Iterable[Leaf], shift: Array, space: Workspace, sums: Forest, lock: AbstractContextManager[Any]
-) -> None:
-    """The sums of leaves about the shift, put into the forest, which other threads hold the lock for."""
-    p = len(shift)
-    for b, k, rows in leaves:
-        weight = np.ascontiguousarray(rows[:, p]) if rows.shape[1] > p else None
-        vector = homogeneous_sums(rows[:, :p], shift, space, weight)
-        with lock:
-            sums.add((b, 0, k), vector)
-
-
 def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array | None = None) -> Array:
     """Packed sum over rows of w_n (1, z_n - shift)^(order times), shape (C(m+order-1, order),).
 
@@ -454,25 +444,10 @@ def _prefix(previous: Array, j: int, m: int) -> int:
     return packed_size(j + 1, order)
 
 
-def _pieces(block: Array) -> Iterator[Array]:
-    """Arrays of shape (m, rows, p) that together hold all rows."""
-    n, p = block.shape
-    main = n // 64 * 64 if block.flags.c_contiguous else 0
+def over_rows(ufunc: np.ufunc, block: Array) -> Array:
+    """np.add, np.minimum or np.maximum of all rows (n, p), n > 0: 64 of them at a time, since few columns are slow."""
+    main = len(block) // 64 * 64 if block.flags.c_contiguous else 0
+    parts = [ufunc.reduce(block[main:])] if main < len(block) else []
     if main:
-        yield block[:main].reshape(-1, 64, p)
-    if main < n:
-        yield block[main:, None, :]
-
-
-def column_sum(block: Array) -> Array:
-    """Sum of each column, shape (p,)."""
-    total = np.zeros(block.shape[1])
-    for piece in _pieces(block):
-        total += piece.sum(axis=0).sum(axis=0)
-    return total
-
-
-def column_range(block: Array) -> tuple[Array, Array]:
-    """(minimum, maximum) of each column; NaN where a column holds a NaN."""
-    lows, highs = zip(*((p.min(axis=0).min(axis=0), p.max(axis=0).max(axis=0)) for p in _pieces(block)), strict=True)
-    return np.minimum.reduce(lows), np.maximum.reduce(highs)
+        parts.insert(0, ufunc.reduce(ufunc.reduce(block[:main].reshape(-1, 64, block.shape[1]))))
+    return np.asarray(ufunc.reduce(parts))

@@ -138,7 +138,7 @@ class Moments(Storable):
     @cached_property
     def total(self) -> Array:
         """The sums over all rows."""
-        return _locked(_sum_in_order(self.blocks))
+        return _locked(np.asarray(sum(self.blocks)))
 
     @cached_property
     def _low(self) -> Array:
@@ -160,7 +160,7 @@ class Moments(Storable):
     def offset(self) -> Array:
         """mean - shift, with digits that their difference would have lost."""
         self._need_rows()
-        return _locked(_sum_in_order(self._low)[self.layout.orders[1]] / self.n)
+        return _locked(np.asarray(sum(self._low))[self.layout.orders[1]] / self.n)
 
     @cached_property
     def mean(self) -> Array:
@@ -170,7 +170,7 @@ class Moments(Storable):
     @cached_property
     def variances(self) -> Array:
         """Variances (over n) of the columns, shape (n_columns,)."""
-        p, sums = self.layout.n_columns, _sum_in_order(self._low)
+        p, sums = self.layout.n_columns, np.asarray(sum(self._low))
         diagonal = packed_rank(np.repeat(np.arange(p)[:, None], 2, axis=1), p)
         raw = sums[self.layout.orders[2]][diagonal] / self.n
         return _locked(raw - (sums[self.layout.orders[1]] / self.n) ** 2)
@@ -432,28 +432,17 @@ class Accumulator(LeafSums):
 
     def moments(self) -> Moments:
         """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
-        sums = self.partial()[0]
         known = self._names is not None and all(isinstance(name, str) for name in self._names)
         names = tuple(map(str, self._names or ())) if known else None
-        out = Moments(self.layout, self.shift, sums, self.dependent, names)
-        if not out.is_empty:
-            self.check_range(sums)
-            if out.n > 1:
-                self.check_digits(out.offset, out.variances)
+        out = Moments(self.layout, self.shift, self.partial(), self.dependent, names)
+        if out.n:
+            self.check_sums(out.n, out.offset, out.variances)
         return out
 
     result = moments  # a statistic, to Rows.reduce
 
 
 storable(Accumulator, LeafSums.parts, Accumulator.of_parts)
-
-
-def _sum_in_order(blocks: Array) -> Array:
-    """Sum over blocks in one fixed order, so that the bits are fixed too."""
-    out = np.zeros(blocks.shape[1])
-    for block in blocks:
-        out += block
-    return out
 
 
 def _locked(array: Array) -> Array:
