@@ -24,7 +24,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
 from richcomponents.data.cells import Column, first_text, remedy, written_otherwise
 from richcomponents.data.sources import open_path
-from richcomponents.data.sources.arrays import MatrixSource
+from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, MatrixSource
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
@@ -35,7 +35,7 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource
+from richcomponents.data.sources.memory import FrameSource, TablesSource
 from richcomponents.data.table import (
     are_tables,
     as_matrix,
@@ -102,7 +102,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     if (isinstance(X, Mapping) and not sparse.issparse(X)) or (several and not isinstance(X, (list, tuple))):
         return Rows(TablesSource(X))
     if is_annotated(X):
-        return Rows(AnnDataSource(X))
+        return Rows(AnnDataSource(AnnDataInMemory(X), ["X"]))
     if (
         isinstance(X, Iterator)
         or (isinstance(X, Iterable) and not hasattr(X, "__len__"))

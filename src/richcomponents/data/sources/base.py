@@ -104,6 +104,11 @@ class Source(ABC):
             hint = f"did you mean {' or '.join(map(repr, close))}?" if close else there
             raise DataError(f"{self.title} has no column {name!r} ({role}); {hint}")
 
+    def check_names(self) -> None:
+        twice = repeated(self.names or ())
+        if twice is not None:
+            raise DataError(f"{self.title} names two columns {twice!r}: rename one")
+
     def places(self, names: Sequence[str]) -> IntArray:
         """Column numbers of names."""
         at = {name: i for i, name in enumerate(self.all_names)}
@@ -238,11 +243,6 @@ class FileSource(Source):
         """Size and time of change."""
         state = self.path.stat()
         return state.st_size, state.st_mtime_ns
-
-    def check_names(self) -> None:
-        twice = repeated(self.names or ())
-        if twice is not None:
-            raise DataError(f"{self.title} names two columns {twice!r}: rename one")
 
 
 class ArraySource(Source):
