@@ -174,6 +174,11 @@ class Rows:
         return numbers
 
     @property
+    def own_width(self) -> int:
+        """The columns that masks and slices count: those of the table itself, to which others may have been added."""
+        return int(np.sum(self.read_columns[: self.width] < self.source.width - self.source.more))
+
+    @property
     def samples(self) -> tuple[object, ...] | None:
         """The labels of the rows, where they have any: an index, obs_names, or the column that `id=` names."""
         if self.source.samples is None and self.source.key is not None:

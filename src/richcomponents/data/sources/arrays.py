@@ -252,6 +252,7 @@ class AnnDataSource(Annotated):
             self.groups[f"obsm:{name}"] = obsm_names(name, columns, own)
         self._matrices = [held.matrix(part) for part in parts]
         self.width = sum(matrix.width for matrix in self._matrices)
+        self.more = self.width - sum(matrix.width for matrix in self._matrices[:1])
         self.n_rows = self._matrices[0].n_rows if parts else len(self.samples or ())
         for what, labels, count in (
             ("var", held.variables, self._matrices[0].width if parts else None),

@@ -59,7 +59,7 @@ class Source(ABC):
     table itself groups them (matrices of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names},
     further columns that may be named together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the
     rows, where there are any, or key : the column that holds them; behind : columns that were put behind its own, which no
-    pattern takes; n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its
+    pattern takes; more : how many of the last ones masks and slices do not count, as they are not its own; n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its
     rows are in memory; shared : whether others could write to it between two readings; title : what messages call it; files :
     what it reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
     """
@@ -72,6 +72,7 @@ class Source(ABC):
     samples: tuple[object, ...] | None = None
     key: str | None = None
     behind: tuple[str, ...] = ()
+    more: int = 0
     n_rows: int | None = None
     width: int
     rereadable: bool = True
@@ -87,7 +88,7 @@ class Source(ABC):
 
     def take_after(self, source: Source) -> None:
         """Be like another source, but for what its rows are."""
-        columns = ("names", "annotations", "views", "groups", "behind", "width", "named")
+        columns = ("names", "annotations", "views", "groups", "behind", "more", "width", "named")
         for name in (*columns, "rereadable", "held", "shared", "title", "files"):
             setattr(self, name, getattr(source, name))
 
@@ -330,6 +331,7 @@ class WithColumns(Source):
         self.take_after(source)
         self.source, self.values, self.added = source, values, tuple(names)
         self.width, self.behind = source.width + values.shape[1], (*source.behind, *names)
+        self.more = source.more + values.shape[1]
         self.names = None if source.names is None else (*source.names, *names)
         self.n_rows, self.samples, self.key, self.notes = source.n_rows, source.samples, source.key, source.notes
 
@@ -527,7 +529,7 @@ class DaskSource(Source):
 
         joined = copy(self)
         joined._added = [*self._added, *(da.from_array(column, chunks=2**20) for column in values.T)]
-        joined.width = self.width + values.shape[1]
+        joined.width, joined.more = self.width + values.shape[1], self.more + values.shape[1]
         joined.names = None if self.names is None else (*self.names, *names)
         joined.behind = (*self.behind, *names)
         return joined
