@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from richcomponents.data.rows import open_source, select
-from richcomponents.data.sources.base import ColumnSource
+from richcomponents.data.sources.memory import FrameSource
 from richcomponents.errors import DataError
 
 COLUMNS = {
@@ -19,7 +20,9 @@ COLUMNS = {
 
 
 def table_of(title, columns, views=None):
-    return open_source(ColumnSource(title, columns, views))
+    source = FrameSource(pa.table(columns))
+    source.title, source.views = title, views or {}
+    return open_source(source)
 
 
 TABLE = table_of("t.csv", COLUMNS)

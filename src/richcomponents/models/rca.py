@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -673,34 +674,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             rows = rows[np.isfinite(rows).all(axis=1)]
         return float(fitted.solution.score(fitted.centred(rows), fitted.n_blocks))
 
-    # ---- for now: learners that ask the model what its fit knows
+    # ---- what learners ask, see `Fitted`
 
-    def stand_in(self, *given: Any, **options: Any) -> Array:
-        """See `Fitted`."""
-        return self.fitted_.stand_in(*given, **options)
-
-    def beside(self, *given: Any, **options: Any) -> tuple[Outcome, Array | None]:
-        """See `Fitted`."""
-        return self.fitted_.beside(*given, **options)
-
-    def estimate_of(self, *given: Any, **options: Any) -> Estimate:
-        """See `Fitted`."""
-        return self.fitted_.estimate_of(*given, **options)
-
-    def prediction_error(self, component: object = None) -> Any:
-        """See `Fitted`."""
-        return self.fitted_.prediction_error(component)
-
-    def component_for_gradients(self, *given: Any) -> Component:
-        """See `Fitted`."""
-        return self.fitted_.component_for_gradients(*given)
-
-    def leaves_open(self, component: object = None) -> bool:
-        """See `Fitted`."""
-        return self.fitted_.leaves_open(component)
+    stand_in, beside, estimate_of, prediction_error, component_for_gradients, leaves_open = (
+        property(attrgetter(f"fitted_.{name}"))
+        for name in ("stand_in", "beside", "estimate_of", "prediction_error", "component_for_gradients", "leaves_open")
+    )
 
     def without_blocks(self, component: object = None) -> Iterator[tuple[int, Any]]:
-        """See `Fitted`."""
+        """Each block of samples, with the fit without it."""
         return self.fitted_.without_blocks()
 
     # ---- how sure

@@ -26,7 +26,6 @@ from richcomponents.archive import npy_header, read_arrays
 from richcomponents.data.cells import Column
 from richcomponents.data.sources.base import (
     Annotated,
-    ColumnSource,
     FileSource,
     Source,
     block_rows,
@@ -36,6 +35,7 @@ from richcomponents.data.sources.base import (
     numbered,
     obsm_names,
 )
+from richcomponents.data.sources.memory import FrameSource
 from richcomponents.data.table import as_matrix, check_sparse
 from richcomponents.errors import CapacityError, DataError
 
@@ -86,7 +86,7 @@ class NpySource(FileSource):
                     yield np.column_stack([read(c * n + at, rows) for c in numbers])
 
 
-class NpzSource(ColumnSource):
+class NpzSource(FrameSource):
     """An archive of arrays: matrices are views (columns name_0, name_1, ...), vectors are columns."""
 
     def __init__(self, path: Path) -> None:
@@ -109,8 +109,10 @@ class NpzSource(ColumnSource):
         if len({len(array) for array in arrays.values()}) > 1:
             counts = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
             raise DataError(f"the arrays of {path.name} must have the same number of rows: {counts}")
-        super().__init__(path.name, columns, views)
-        self.files = [path]
+        import pyarrow
+
+        super().__init__(pyarrow.table({name: np.ascontiguousarray(values) for name, values in columns.items()}))
+        self.title, self.files, self.views = path.name, [path], views
 
 
 class MatrixSource(Source):

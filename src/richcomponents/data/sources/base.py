@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.cells import Column, as_labels, declared_orders, frame_columns, plain_column
+from richcomponents.data.cells import Column, as_labels, declared_orders, frame_columns
 from richcomponents.data.table import as_frame, as_matrix, column_names, listed, repeated, same_columns
 from richcomponents.errors import DataError
 
@@ -59,9 +59,10 @@ class Source(ABC):
     table itself groups them (matrices of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names},
     further columns that may be named together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the
     rows, where there are any, or key : the column that holds them; behind : columns that were put behind its own, which no
-    pattern takes; more : how many of the last ones masks and slices do not count, as they are not its own; n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its
-    rows are in memory; shared : whether others could write to it between two readings; title : what messages call it; files :
-    what it reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
+    pattern takes; more : how many of the last ones are not its own, which masks and slices do not count; n_rows : None when
+    only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in memory; shared :
+    whether others could write to it between two readings; title : what messages call it; files : what it reads from disk, and
+    no output may overwrite; notes : sentences about what was done to make it.
     """
 
     names: tuple[str, ...] | None = None
@@ -267,39 +268,6 @@ class ArraySource(Source):
         return {}
 
 
-class ColumnSource(Source):
-    """Named columns in memory, each (n,) numbers or texts."""
-
-    def __init__(
-        self, title: str, columns: Mapping[str, Column], views: Mapping[str, tuple[str, ...]] | None = None
-    ) -> None:
-        self.title, self.names, self.width, self.views = title, tuple(columns), len(columns), views or {}
-        self.columns, self.n_rows = columns, len(next(iter(columns.values()), ()))
-
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        chosen = {name: self.columns[name] for name in names}
-        return {
-            name: as_labels(values.tolist()) if name in written else plain_column(values)
-            for name, values in chosen.items()
-        }
-
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        yield stacked(self.read(self.chosen_names(columns)), self.title)
-
-
-def stacked(columns: Mapping[str, Column], title: str) -> Array:
-    """(n, p) of columns that are numbers; the first that is not is named."""
-    for name, values in columns.items():
-        if values.dtype.kind != "f":
-            large = "integers beyond 2**53, which floating point cannot represent"
-            kind = "text" if values.dtype.kind == "O" else large
-            raise DataError(
-                f"column {name!r} of {title} is not numeric ({kind}): leave it out (columns=, or views= by name), or encode it "
-                "as numbers first"
-            )
-    return np.column_stack(list(columns.values()))
-
-
 class BlockSource(Source):
     """Blocks of rows from an iterable; an iterator can be read only once. Data frames must have the first one's columns."""
 
@@ -324,7 +292,23 @@ class BlockSource(Source):
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
 
 
-class WithColumns(Source):
+class _Through(Source):
+    """What a source says of its columns, of which the rows are others."""
+
+    source: Source
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.source.not_numbers(self._own(names))
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return self.source.orders(self._own(names))
+
+    def _own(self, names: Sequence[str]) -> list[str]:
+        there = set(self.source.all_names)
+        return [name for name in names if name in there]
+
+
+class WithColumns(_Through):
     """A source and further columns that are in memory, values (n, k); they come last."""
 
     def __init__(self, source: Source, values: Array, names: Sequence[str]) -> None:
@@ -340,12 +324,6 @@ class WithColumns(Source):
         columns = self.source.read([name for name in names if name not in ours], written)
         columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
         return {name: columns[name] for name in names}
-
-    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
-        return self.source.not_numbers([name for name in names if name not in self.added])
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return self.source.orders([name for name in names if name not in self.added])
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         entries = len(self.values)
@@ -391,7 +369,7 @@ def in_step(parts: Sequence[tuple[Iterator[Array], Any]], uneven: Callable[[list
         done += len(out)
 
 
-class Kept(Source):
+class Kept(_Through):
     """The rows of a source that are wanted, keep (n,); None: those without gaps in the columns that are read, as they come.
 
     dropped : how many rows were left out when they were last read.
@@ -416,12 +394,6 @@ class Kept(Source):
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         columns = self.source.read(names, written)
         return columns if self._keep is None else {name: values[self._keep] for name, values in columns.items()}
-
-    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
-        return self.source.not_numbers(names)
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return self.source.orders(names)
 
 
 class JoinedSource(Source):
