@@ -79,8 +79,8 @@ def _beyond(whole: Any) -> bool:
 
 
 def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column]:
-    """Columns of a pandas, polars or pyarrow table: floating-point numbers where they can be, whole numbers beyond 2**53 as they
-    are, else texts; those `written` as labels, before anything is made floating point."""
+    """Columns of a pandas, polars or pyarrow table: floating-point numbers where they can be, whole numbers beyond 2**53 as
+    they are, else texts; those `written` as labels, before anything is made floating point."""
     columns: dict[str, Column] = {}
     for series in nw.from_native(frame, eager_only=True).iter_columns():
         name, kind = str(series.name), series.dtype
