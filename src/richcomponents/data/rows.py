@@ -83,24 +83,21 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     ...     rows.names, rows.read(["b"])["b"].tolist()
     (('a', 'b'), [2.0, 4.0])
     """
-    asked = id is not None or any(value is not None for value in options.values())
-    if isinstance(X, Rows) and not asked:
-        return X
     if is_path(X):
         return Rows(open_path(X, id, **options))
+    asked = {name: value for name, value in {"id": id, **options}.items() if value is not None}
     several = not isinstance(X, (Rows, Source)) and are_tables(X)
-    if several and (id is not None or options.keys() == {"align"}):
-        return Rows(TablesSource(X, align=options.get("align") or "same", id=id))
+    mapping = isinstance(X, Mapping) and not sparse.issparse(X)
+    if (mapping or (several and (asked or not isinstance(X, (list, tuple))))) and asked.keys() <= {"id", "align"}:
+        return Rows(TablesSource(X, **asked))
     if asked:
         raise DataError(
-            f"options such as {next(iter(options), 'id')}= are for files (align=, id= also for several tables): leave them out"
+            f"options such as {next(iter(asked))}= are for files (align=, id= also for several tables): leave them out"
         )
-    if isinstance(X, Source):
-        return Rows(X)
+    if isinstance(X, (Rows, Source)):
+        return X if isinstance(X, Rows) else Rows(X)
     if is_dask(X):
         return Rows(DaskSource(X))
-    if (isinstance(X, Mapping) and not sparse.issparse(X)) or (several and not isinstance(X, (list, tuple))):
-        return Rows(TablesSource(X))
     if is_annotated(X):
         return Rows(AnnDataSource(AnnDataInMemory(X), ["X"]))
     if (
@@ -187,14 +184,16 @@ class Rows:
 
     # ---- the same rows, otherwise
 
+    def _of(self, source: Source, columns: IntArray | None, weighted: bool = False) -> Rows:
+        """These columns of a source; what is done to columns is done before rows are mapped."""
+        if self.transform is not None:
+            raise ValueError("columns and rows are chosen, weighted and added before rows are mapped")
+        return Rows(source, columns=columns, weighted=weighted)
+
     def select(self, columns: object) -> Rows:
         """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
-        if self.transform is not None:
-            raise ValueError("columns are chosen before rows are mapped")
         read, numbers = self.read_columns, chosen_columns(columns, self.width, self.names)
-        names = None if self.names is None else [self.names[c] for c in numbers]
-        chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
-        return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
+        return self._of(self.source, np.concatenate([read[numbers], read[self.width :]]), self.weighted)
 
     def including(self, groups: Sequence[str]) -> Rows:
         """The same rows with further columns of the source, by the names of their groups (a layer, an entry of obsm)."""
@@ -202,28 +201,22 @@ class Rows:
 
     def weighted_by(self, sample_weight: object) -> Rows:
         """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
-        if self.transform is not None or self.weighted:
-            raise ValueError("weights are given once, before rows are mapped")
-        read = self.read_columns
+        if self.weighted:
+            raise ValueError("weights are given once")
+        source, read = self.source, self.read_columns
         if isinstance(sample_weight, str):
             weight = chosen_columns(sample_weight, self.width, self.names)
-            columns = np.concatenate([np.delete(read, weight), read[weight]])
-            return Rows(self.source, columns=columns, weighted=True)
-        weights = frequencies(sample_weight, self.n_rows)
-        source = self.source.with_columns(weights[:, None], ["sample_weight"])
-        return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
+            return self._of(source, np.concatenate([np.delete(read, weight), read[weight]]), True)
+        source = source.with_columns(frequencies(sample_weight, self.n_rows)[:, None], ["sample_weight"])
+        return self._of(source, np.append(read, source.width - 1), True)
 
     def kept(self, keep: npt.NDArray[np.bool_] | None) -> Rows:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
-        if self.transform is not None:
-            raise ValueError("rows are left out before they are mapped")
-        return Rows(self.source.kept(keep), names=self.names, columns=self.columns, weighted=self.weighted)
+        return self._of(self.source.kept(keep), self.columns, self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""
-        if self.transform is not None:
-            raise ValueError("weights are taken away before rows are mapped")
-        return Rows(self.source, names=self.names, columns=self.read_columns[: self.width])
+        return self._of(self.source, self.read_columns[: self.width])
 
     def group_labels(self, groups: object) -> Any:
         """Labels of all rows; a name is a column of the source, whose values are taken as they are written."""
@@ -255,11 +248,10 @@ class Rows:
 
     def with_columns(self, values: Array, names: Sequence[str]) -> Rows:
         """The same rows with further columns that are in memory, (n_rows, k), behind the others."""
-        if self.transform is not None or self.weighted:
-            raise ValueError("columns are added before rows are weighted or mapped")
-        source, read = self.source.with_columns(values, names), self.read_columns
-        columns = np.concatenate([read, self.source.width + np.arange(values.shape[1])])
-        return Rows(source, names=None if self.names is None else (*self.names, *names), columns=columns)
+        if self.weighted:
+            raise ValueError("columns are added before rows are weighted")
+        columns = np.concatenate([self.read_columns, self.source.width + np.arange(values.shape[1])])
+        return self._of(self.source.with_columns(values, names), columns)
 
     def mapped(self, transform: Callable[[Array], Array], names: Sequence[str] | None = None) -> Rows:
         """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""

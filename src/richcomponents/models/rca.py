@@ -149,8 +149,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             log.
         """
         refuse_second_table(y)
-        weight = _lined_up(X, sample_weight, "sample_weight")
-        self.fit_data(X, groups=_lined_up(X, groups, "groups"), sample_weight=weight, progress=progress)
+        X, _, groups, weight = self.present(X, None, groups, sample_weight)
+        self.fit_data(X, groups=groups, sample_weight=weight, progress=progress)
         return self
 
     def fit_views(
@@ -171,15 +171,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         id : the column of sample labels, of data frames and files. groups, sample_weight : of the rows of the first table.
         """
         refuse_second_table(y)
-        if all(map(is_path, named_views(views).values())):
-            rows = open_source(named_views(views), id=id, align=None if id is None else align)
-            for note in rows.source.notes:
-                warn_user(note, UserWarning)
-        else:
-            tables = TablesSource(views, align=align, id=id)
-            groups = tables.table.lined_up(groups, "groups")
-            sample_weight = tables.table.lined_up(sample_weight, "sample_weight")
-            rows = Rows(tables)
+        files = all(map(is_path, named_views(views).values()))
+        given = views if hasattr(views, "mod") else named_views(views)
+        rows = open_source(given, id=id, align=None if files and id is None else align)
+        for note in rows.source.notes:
+            warn_user(note, UserWarning)
+        if isinstance(rows.source, TablesSource):
+            groups, sample_weight = (
+                rows.source.table.lined_up(values, what)
+                for values, what in ((groups, "groups"), (sample_weight, "sample_weight"))
+            )
         own = {name: list(columns) for name, columns in rows.views.items()}
         self.fit_data(rows, views=own, groups=rows.group_labels(groups), sample_weight=sample_weight)
         return self
