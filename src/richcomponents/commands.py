@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.data.cells import first_text
-from richcomponents.data.rows import Rows, Selection, open_source, select
+from richcomponents.data.rows import Rows, Selection, as_arrow, open_source, select
 from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
 from richcomponents.data.table import listed, names_in
@@ -86,21 +86,19 @@ class FitResult:
 def run_fit(request: FitRequest, *, progress: bool = False) -> FitResult:
     """Read, select, fit and say what was found. Warnings of the library become the findings' notes."""
     chosen, made = _read(request, request.target, "the target")
-    X, views, covariates = chosen.arguments()
-    model, y = _model(request, chosen, _rca(request, views, covariates))
-    return _found(model, chosen, X, y, request.target or "y", made, progress)
+    model, y = _model(request, chosen, _rca(request, chosen.views, chosen.covariates))
+    return _found(model, chosen, y, request.target or "y", made, progress)
 
 
 def run_effects(request: FitRequest) -> FitResult:
     """The same for effects of an exposure; what identification and the controls say is in the verdict, and is no note."""
     chosen, made = _read(request, request.exposure, "the exposure")
-    X, views, covariates = chosen.arguments()
-    if len(views) != 2:
-        raise DataError(f"effects take two views, tests and controls: --views names {len(views)}")
+    if len(chosen.views) != 2:
+        raise DataError(f"effects take two views, tests and controls: --views names {len(chosen.views)}")
     y, reference = _exposure(request, chosen)
-    model = ExposureEffects(_contrastive(request, views, covariates), reference=reference)
+    model = ExposureEffects(_contrastive(request, chosen.views, chosen.covariates), reference=reference)
     elsewhere = (WeakIdentificationWarning, SpecificationWarning)
-    return _found(model, chosen, X, y, request.exposure, made, False, elsewhere)
+    return _found(model, chosen, y, request.exposure, made, False, elsewhere)
 
 
 def _read(request: FitRequest, target: str | None, role: str) -> tuple[Selection, Provenance]:
@@ -114,15 +112,15 @@ def _read(request: FitRequest, target: str | None, role: str) -> tuple[Selection
 
 
 def _found(
-    model: Any, chosen: Selection, X: Any, y: Any, outcome: str, made: Provenance, progress: bool,
+    model: Any, chosen: Selection, y: Any, outcome: str, made: Provenance, progress: bool,
     told_elsewhere: Sequence[type[Warning]] = (),
 ) -> FitResult:  # fmt: skip
     with warnings.catch_warnings(record=True) as caught:  # the findings fit other methods, which warn again
         warnings.simplefilter("always")
         for category in told_elsewhere:
             warnings.simplefilter("ignore", category)
-        model.fit(X, y, groups=chosen.groups)
-        findings = Findings.of(model, X, y, names=chosen.names, outcome=outcome, provenance=made, progress=progress)
+        model.fit(chosen.X, y, groups=chosen.groups)
+        findings = Findings.of(model, chosen.X, y, outcome=outcome, provenance=made, progress=progress)
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
     gap_note = getattr(model, "rca_", model).fitted_.gap_note
     gaps = [gap_note] if gap_note else []
@@ -158,7 +156,7 @@ def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
                 f"--positive {positive} is compared with {other!r}: leave out --reference, or name that class"
             )
         reference = other
-    return pyarrow.table({name: chosen.column(name, y)}), reference
+    return pyarrow.table({name: as_arrow(y, chosen.order)}), reference
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
@@ -236,7 +234,7 @@ def _is_general(request: FitRequest, views: Mapping[str, object]) -> bool:
     return len(views) > 2 or bool(request.sets) or request.discover
 
 
-def _rca(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> Any:
+def _rca(request: FitRequest, views: dict[str, Any], covariates: Sequence[str]) -> Any:
     """Contrastive for two views; any subsets of views for more, or where subsets are named or looked for."""
     if not _is_general(request, views):
         return _contrastive(request, views, covariates)
@@ -245,7 +243,7 @@ def _rca(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> A
     return RCA(sets=sets, discover=request.discover, rank=rank, **_options(request, views, covariates))
 
 
-def _options(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> dict[str, Any]:
+def _options(request: FitRequest, views: dict[str, Any], covariates: Sequence[str]) -> dict[str, Any]:
     """Those that all RCAs take."""
     missing = "available" if request.missing == "available" else "error"  # what is left of gaps when rows were selected
     told = {"views": views, "covariates": covariates or None, "missing": missing}
@@ -266,7 +264,7 @@ def _ranks(rank: str) -> dict[Any, int] | None:
     return out or None
 
 
-def _contrastive(request: FitRequest, views: dict[str, Any], covariates: list[Any]) -> ContrastiveRCA:
+def _contrastive(request: FitRequest, views: dict[str, Any], covariates: Sequence[str]) -> ContrastiveRCA:
     rank = request.rank
     if rank not in ("auto", "full") and not rank.isdecimal():
         raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from richcomponents.data.rows import open_source, select
-from richcomponents.data.sources.base import ColumnSource
+from richcomponents.data.sources.memory import FrameSource
 from richcomponents.errors import DataError
 
 COLUMNS = {
@@ -19,7 +20,9 @@ COLUMNS = {
 
 
 def table_of(title, columns, views=None):
-    return open_source(ColumnSource(title, columns, views))
+    source = FrameSource(pa.table(columns))
+    source.title, source.views = title, views or {}
+    return open_source(source)
 
 
 TABLE = table_of("t.csv", COLUMNS)
@@ -29,13 +32,13 @@ BOTH = ["tests=T_*", "controls=C_*"]
 def test_names_and_patterns_agree():
     by_pattern, by_name = select(TABLE, BOTH), select(TABLE, ["tests=T_1,T_2", "controls=C_1, C_2"])
     assert by_pattern.views == by_name.views == {"tests": ("T_1", "T_2"), "controls": ("C_1", "C_2")}
-    np.testing.assert_array_equal(by_pattern.X, by_name.X)
+    assert by_pattern.X.equals(by_name.X)
 
 
 def test_number_divides_what_is_free():
     chosen = select(TABLE, ["2"], target="y", covariates=["age"], groups="who")
     assert chosen.views == {"U": ("T_1", "T_2"), "V": ("C_1", "C_2")}
-    assert chosen.names == ("T_1", "T_2", "C_1", "C_2", "age")
+    assert chosen.X.column_names == ["T_1", "T_2", "C_1", "C_2", "age"]
     assert chosen.groups.tolist() == ["a", "a", "b", "b"]
     assert chosen.notes == ("--views 2: U is T_1, T_2; V is C_1, C_2.",)
 

@@ -100,3 +100,21 @@ def test_what_leads_out_of_the_file_is_no_group(path, tmp_path):
     assert {"layer:log", "obsm:array"} <= set(rows.source.groups)
     assert not [name for name in rows.source.groups if "elsewhere" in name]
     rc.ContrastiveRCA(views={"tests": "layer:log", "controls": "obsm:array"}).fit(forged)
+
+
+def test_masks_and_slices_count_the_variables_only(adata, path):
+    """Not the exposure, covariates or layers that stand behind them."""
+    mask = np.array([True, False, False])
+    named = {"tests": ["g0"], "controls": ["g1", "g2"]}
+    other = {"tests": mask, "controls": "obsm:array"}
+
+    def effects(views, X):
+        rca = rc.ContrastiveRCA(views=views, covariates=["age", "batch"])
+        return quiet(lambda: rc.ExposureEffects(rca=rca, exposure="obs:g0").fit(X)).coef_
+
+    for X in (adata, path):
+        for views in ({"tests": mask, "controls": ~mask}, {"tests": slice(0, 1), "controls": [-2, -1]}):
+            np.testing.assert_allclose(effects(views, X), effects(named, X), rtol=1e-10)
+        np.testing.assert_allclose(effects(other, X), effects(other | {"tests": ["g0"]}, X), rtol=1e-10)
+    with pytest.raises(rc.DataError, match="a mask needs 3 entries"):
+        effects({"tests": np.append(mask, False), "controls": "obsm:array"}, adata)

@@ -73,26 +73,21 @@ def as_labels(values: Iterable[Any]) -> Column:
     return np.array(texts, dtype=object)
 
 
-def plain_column(values: Column) -> Column:
-    """Floating-point numbers where they can be, whole numbers beyond 2**53 as they are, else texts."""
-    if values.dtype.kind in "iu" and _beyond(values):
-        return values
-    return values.astype(np.float64) if values.dtype.kind in "biuf" else as_labels(values.tolist())
-
-
 def _beyond(whole: Any) -> bool:
     """Whether floating point would round some of these whole numbers."""
     return len(whole) > 0 and max(-int(whole.min()), int(whole.max())) > EXACT
 
 
 def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column]:
-    """Columns of a pandas, polars or pyarrow table; those `written` as labels, before anything is made floating point."""
+    """Columns of a pandas, polars or pyarrow table: floating-point numbers where they can be, whole numbers beyond 2**53 as
+    they are, else texts; those `written` as labels, before anything is made floating point."""
     columns: dict[str, Column] = {}
     for series in nw.from_native(frame, eager_only=True).iter_columns():
         name, kind = str(series.name), series.dtype
         number = (kind.is_numeric() or kind == nw.Boolean) and name not in written
         if number and kind.is_integer() and not series.null_count():
-            columns[name] = plain_column(series.to_numpy())
+            whole = series.to_numpy()
+            columns[name] = whole if _beyond(whole) else whole.astype(np.float64)
         elif number and not (kind.is_integer() and _beyond(series.drop_nulls())):
             columns[name] = series.cast(nw.Float64).to_numpy().astype(np.float64)
         else:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
 from richcomponents.data.cells import Column, first_text, remedy, written_otherwise
 from richcomponents.data.sources import open_path
-from richcomponents.data.sources.arrays import MatrixSource
+from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, MatrixSource
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
@@ -35,7 +35,7 @@ from richcomponents.data.sources.base import (
     is_dask,
     is_path,
 )
-from richcomponents.data.sources.memory import AnnDataSource, FrameSource, TablesSource
+from richcomponents.data.sources.memory import FrameSource, TablesSource
 from richcomponents.data.table import (
     are_tables,
     as_matrix,
@@ -83,26 +83,23 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     ...     rows.names, rows.read(["b"])["b"].tolist()
     (('a', 'b'), [2.0, 4.0])
     """
-    asked = id is not None or any(value is not None for value in options.values())
-    if isinstance(X, Rows) and not asked:
-        return X
     if is_path(X):
         return Rows(open_path(X, id, **options))
+    asked = {name: value for name, value in {"id": id, **options}.items() if value is not None}
     several = not isinstance(X, (Rows, Source)) and are_tables(X)
-    if several and (id is not None or options.keys() == {"align"}):
-        return Rows(TablesSource(X, align=options.get("align") or "same", id=id))
+    mapping = isinstance(X, Mapping) and not sparse.issparse(X)
+    if (mapping or (several and (asked or not isinstance(X, (list, tuple))))) and asked.keys() <= {"id", "align"}:
+        return Rows(TablesSource(X, **asked))
     if asked:
         raise DataError(
-            f"options such as {next(iter(options), 'id')}= are for files (align=, id= also for several tables): leave them out"
+            f"options such as {next(iter(asked))}= are for files (align=, id= also for several tables): leave them out"
         )
-    if isinstance(X, Source):
-        return Rows(X)
+    if isinstance(X, (Rows, Source)):
+        return X if isinstance(X, Rows) else Rows(X)
     if is_dask(X):
         return Rows(DaskSource(X))
-    if (isinstance(X, Mapping) and not sparse.issparse(X)) or (several and not isinstance(X, (list, tuple))):
-        return Rows(TablesSource(X))
     if is_annotated(X):
-        return Rows(AnnDataSource(X))
+        return Rows(AnnDataSource(AnnDataInMemory(X), ["X"]))
     if (
         isinstance(X, Iterator)
         or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
@@ -174,6 +171,11 @@ class Rows:
         return numbers
 
     @property
+    def own_width(self) -> int:
+        """The columns that masks and slices count: those of the table itself, to which others may have been added."""
+        return int(np.sum(self.read_columns[: self.width] < self.source.width - self.source.more))
+
+    @property
     def samples(self) -> tuple[object, ...] | None:
         """The labels of the rows, where they have any: an index, obs_names, or the column that `id=` names."""
         if self.source.samples is None and self.source.key is not None:
@@ -182,14 +184,16 @@ class Rows:
 
     # ---- the same rows, otherwise
 
+    def _of(self, source: Source, columns: IntArray | None, weighted: bool = False) -> Rows:
+        """These columns of a source; what is done to columns is done before rows are mapped."""
+        if self.transform is not None:
+            raise ValueError("columns and rows are chosen, weighted and added before rows are mapped")
+        return Rows(source, columns=columns, weighted=weighted)
+
     def select(self, columns: object) -> Rows:
         """Only these columns (names, numbers, a mask or a slice), in this order; others are not read at all."""
-        if self.transform is not None:
-            raise ValueError("columns are chosen before rows are mapped")
         read, numbers = self.read_columns, chosen_columns(columns, self.width, self.names)
-        names = None if self.names is None else [self.names[c] for c in numbers]
-        chosen = np.concatenate([read[numbers], read[self.width :]])  # with the weights
-        return Rows(self.source, names=names, columns=chosen, weighted=self.weighted)
+        return self._of(self.source, np.concatenate([read[numbers], read[self.width :]]), self.weighted)
 
     def including(self, groups: Sequence[str]) -> Rows:
         """The same rows with further columns of the source, by the names of their groups (a layer, an entry of obsm)."""
@@ -197,28 +201,22 @@ class Rows:
 
     def weighted_by(self, sample_weight: object) -> Rows:
         """The same rows, each counted so often: an array of whole numbers (n_rows,), or the name of a column of the source."""
-        if self.transform is not None or self.weighted:
-            raise ValueError("weights are given once, before rows are mapped")
-        read = self.read_columns
+        if self.weighted:
+            raise ValueError("weights are given once")
+        source, read = self.source, self.read_columns
         if isinstance(sample_weight, str):
             weight = chosen_columns(sample_weight, self.width, self.names)
-            columns = np.concatenate([np.delete(read, weight), read[weight]])
-            return Rows(self.source, columns=columns, weighted=True)
-        weights = frequencies(sample_weight, self.n_rows)
-        source = self.source.with_columns(weights[:, None], ["sample_weight"])
-        return Rows(source, names=self.names, columns=np.append(read, source.width - 1), weighted=True)
+            return self._of(source, np.concatenate([np.delete(read, weight), read[weight]]), True)
+        source = source.with_columns(frequencies(sample_weight, self.n_rows)[:, None], ["sample_weight"])
+        return self._of(source, np.append(read, source.width - 1), True)
 
     def kept(self, keep: npt.NDArray[np.bool_] | None) -> Rows:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
-        if self.transform is not None:
-            raise ValueError("rows are left out before they are mapped")
-        return Rows(self.source.kept(keep), names=self.names, columns=self.columns, weighted=self.weighted)
+        return self._of(self.source.kept(keep), self.columns, self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""
-        if self.transform is not None:
-            raise ValueError("weights are taken away before rows are mapped")
-        return Rows(self.source, names=self.names, columns=self.read_columns[: self.width])
+        return self._of(self.source, self.read_columns[: self.width])
 
     def group_labels(self, groups: object) -> Any:
         """Labels of all rows; a name is a column of the source, whose values are taken as they are written."""
@@ -250,11 +248,10 @@ class Rows:
 
     def with_columns(self, values: Array, names: Sequence[str]) -> Rows:
         """The same rows with further columns that are in memory, (n_rows, k), behind the others."""
-        if self.transform is not None or self.weighted:
-            raise ValueError("columns are added before rows are weighted or mapped")
-        source, read = self.source.with_columns(values, names), self.read_columns
-        columns = np.concatenate([read, self.source.width + np.arange(values.shape[1])])
-        return Rows(source, names=None if self.names is None else (*self.names, *names), columns=columns)
+        if self.weighted:
+            raise ValueError("columns are added before rows are weighted")
+        columns = np.concatenate([self.read_columns, self.source.width + np.arange(values.shape[1])])
+        return self._of(self.source.with_columns(values, names), columns)
 
     def mapped(self, transform: Callable[[Array], Array], names: Sequence[str] | None = None) -> Rows:
         """The same rows with a further row-wise map; its columns have no names unless they are given. Weights stay."""
@@ -350,37 +347,28 @@ _SPEC = re.compile(r'("(?:[^"]|"")*"|[^=]*)(=?)(.*)', re.DOTALL)  # NAME=columns
 class Selection:
     """What a model is fitted to.
 
-    names : columns of X, those of the views and then covariates that are numbers; views : {name: column names}, U first; X :
-    (n, p); texts : {name: (n,)}, the other covariates; y : (n,) numbers or labels, or None; groups : (n,) or None; notes :
-    sentences about rows left out; orders : of the labels of y and of texts, by name, where they declare one.
+    X : a table of pyarrow, with the columns of the views and the covariates, texts last; views : {name: column names}, U first;
+    y : a column of it, or None; groups : (n,) or None; notes : sentences about what was taken and left out; order : of the
+    labels of y, where it declares one.
     """
 
-    names: tuple[str, ...]
+    X: Any
     views: dict[str, tuple[str, ...]]
     covariates: tuple[str, ...]
-    X: Array
     y: Column | None
     groups: Column | None
     notes: tuple[str, ...] = ()
-    texts: Mapping[str, Column] = field(default_factory=dict)
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    order: Sequence[str] | None = None
 
-    def column(self, name: str, values: Column) -> Any:
-        """Values as a column of pyarrow; labels that declare an order as a category that does."""
-        import pyarrow
 
-        order = self.orders.get(name)
-        if order is None:
-            return pyarrow.array(values.tolist())
-        codes = [None if label is None else order.index(label) for label in values]
-        return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, pyarrow.int32()), list(order), ordered=True)
+def as_arrow(values: Column, order: Sequence[str] | None) -> Any:
+    """Values as a column of pyarrow; labels that declare an order as a category that does."""
+    import pyarrow
 
-    def arguments(self) -> tuple[Any, dict[str, list[str]], list[str]]:
-        """X, views= and covariates= for an estimator: a data frame and names."""
-        import pyarrow
-
-        columns = dict(zip(self.names, self.X.T, strict=True)) | {n: self.column(n, x) for n, x in self.texts.items()}
-        return pyarrow.table(columns), {view: list(own) for view, own in self.views.items()}, list(self.covariates)
+    if order is None:
+        return pyarrow.array(values if values.dtype.kind == "f" else values.tolist())
+    codes = [None if label is None else order.index(label) for label in values]
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, pyarrow.int32()), list(order), ordered=True)
 
 
 def select(
@@ -403,80 +391,68 @@ def select(
     missing : "error", refuse rows with missing values; "drop", leave them out; "available", leave out those without target,
     group or a covariate that is text, and keep gaps in other columns. role : what the target is called.
     """
-    for other, others in (("a covariate", covariates), ("the groups", [groups]), ("the labels", [key])):
-        if target is not None and target in others:
-            raise DataError(
-                f"column {target!r} is {role} and also {other}: a model that sees its outcome explains nothing"
-                if role == "the target"
-                else f"column {target!r} is {role} and also {other}: nothing would be left of it; name it once"
-            )
-    again = repeated(covariates)
-    if again is not None:
-        raise DataError(f"covariate {again!r} is named twice: name it once")
-    rows = rows.including([name for name in _named_by(views) if name in rows.source.groups])
-    source = rows.source
-    for one, wanted in ((role, [target]), ("a covariate", covariates), ("the groups", [groups])):
-        for name in wanted:
-            if name is not None:
-                source.check_column(name, one)
-    taken = {name for name in (target, groups, key, *covariates) if name is not None}
-    chooser = _Chooser(rows, [name for name in source.all_names if name not in taken], taken)
-    chosen = chooser.views(list(views))
-    used = [name for columns in chosen.values() for name in columns]
-    both = next((name for name in used if name in taken), None)
-    if both is not None:
+    specs: list[Any] = [_SPEC.fullmatch(one).groups() for one in views]  # type: ignore[union-attr]
+    inside = [name for _, equals, columns in specs if equals for name in names_in(columns)]
+    rows = rows.including([name for name in inside if name in rows.source.groups])
+    roles: dict[str, list[str]] = {role: [target] if target else [], "a covariate": list(covariates)}
+    roles |= {"the groups": [groups] if groups else [], "the labels": [key] if key else []}
+    for other, names in list(roles.items())[1:]:
+        if target in names:
+            why = "a model that sees its outcome explains nothing"
+            why = why if role == "the target" else "nothing would be left of it; name it once"
+            raise DataError(f"column {target!r} is {role} and also {other}: {why}")
+        if (again := repeated(names)) is not None:
+            raise DataError(f"covariate {again!r} is named twice: name it once")
+    for one, names in roles.items():
+        for name in names if one != "the labels" else ():
+            rows.source.check_column(name, one)
+    taken, notes, held = {name for names in roles.values() for name in names}, list[str](), dict[str, Column]()
+
+    def read(names: Sequence[str]) -> dict[str, Column]:
+        """Columns, each read once."""
+        new = [name for name in names if name not in held]
+        held.update(rows.read(new) if new else {})
+        return {name: held[name] for name in names}
+
+    chosen = _chosen_views(rows, specs, taken, read, notes)
+    if both := next((name for columns in chosen.values() for name in columns if name in taken), None):
         raise DataError(
             f"column {both!r} is in a view and also {role}, a covariate, the groups or the labels: name it once"
         )
     owner = {name: f"column {name!r} of view {view!r}" for view, columns in chosen.items() for name in columns}
     owner |= {name: f"covariate {name!r}" for name in covariates}
-    columns = chooser.read([*owner, *([] if target is None else [target])])
-    texts = {name: columns[name] for name in covariates if _is_text(columns[name])}
-    owner = {name: what for name, what in owner.items() if name not in texts}
-    X = np.column_stack([_numbers(columns[name], what) for name, what in owner.items()])
-    y = None if target is None else columns[target]
-    if y is not None and y.dtype.kind in "iu":
-        y = _numbers(y, f"{role} {target!r}")[:, 0]
+    columns = read(list(owner))
+    texts = [name for name in covariates if _is_text(columns[name])]
+    table = {name: columns[name] if name in texts else _numbers(columns[name], what) for name, what in owner.items()}
+    y = None if target is None else read([target])[target]
+    y = _numbers(y, f"{role} {target!r}") if y is not None and y.dtype.kind in "iu" else y
     labels = None if groups is None else rows.read([groups], [groups])[groups]
-    bad = {what: ~np.isfinite(X[:, i]) for i, what in enumerate(owner.values())}
-    written = [(f"covariate {name!r}", values) for name, values in texts.items()]
-    for what, values in (*written, (f"{role} {target!r}", y), (f"the groups {groups!r}", labels)):
-        if values is not None:
-            number = values.dtype.kind == "f"
-            bad[what] = ~np.isfinite(values) if number else np.array([value is None for value in values])
-    if missing == "available":
-        bad = {what: gaps for what, gaps in bad.items() if what not in owner.values()}
-        bad = bad or {"": np.zeros(len(X), dtype=bool)}
-    keep, notes = _complete_rows(source.title, bad, drop=missing != "error")
+    whole = {owner[name]: x for name, x in table.items() if missing != "available" or name in texts}
+    whole |= {what: x for what, x in ((f"{role} {target!r}", y), (f"the groups {groups!r}", labels)) if x is not None}
+    keep, left_out = _complete_rows(rows, whole, len(next(iter(table.values()))), drop=missing != "error")
+    orders = rows.source.orders([*texts, *([] if target is None else [target])])
+    in_order = [name for name in owner if name not in texts] + texts
+    import pyarrow
+
     return Selection(
-        tuple(owner),
+        pyarrow.table({name: as_arrow(table[name][keep], orders.get(name)) for name in in_order}),
         chosen,
         tuple(covariates),
-        X[keep],
         None if y is None else y[keep],
         None if labels is None else labels[keep],
-        (*source.notes, *chooser.notes, *notes),
-        {name: values[keep] for name, values in texts.items()},
-        source.orders([*texts, *([] if target is None else [target])]),
+        (*rows.source.notes, *notes, *left_out),
+        orders.get(target or ""),
     )
-
-
-def _named_by(views: Sequence[str]) -> list[str]:
-    """The names in specifications of views."""
-    parts = [_SPEC.fullmatch(spec).groups() for spec in views]  # type: ignore[union-attr]
-    return [name for _, equals, columns in parts if equals for name in names_in(columns)]
 
 
 def _is_text(values: Column) -> bool:
     """Whether these are labels: texts, not numbers that are written otherwise."""
-    if values.dtype.kind in "biuf":
-        return False
-    known = [value for value in values if value is not None]
+    known = [] if values.dtype.kind in "biuf" else [value for value in values if value is not None]
     return bool(known) and not any(map(written_otherwise, map(str, known[:_FIRST])))
 
 
 def _numbers(values: Column, role: str) -> Array:
-    """A column (n, 1) of floating-point numbers; text, and whole numbers that would be rounded, are refused."""
+    """A column (n,) of floating-point numbers; text, and whole numbers that would be rounded, are refused."""
     if values.dtype.kind not in "biuf":
         row = first_text(values)
         if row is None:
@@ -484,112 +460,95 @@ def _numbers(values: Column, role: str) -> Array:
         cell = str(values[row])
         raise DataError(f"{role} holds text ({cell!r} in data row {row + 1}): {remedy(cell)}")
     try:
-        return as_matrix(values, column=True)
+        return as_matrix(values, column=True)[:, 0]
     except DataError as error:
         raise DataError(f"{role}: {error}") from error
 
 
-def _complete_rows(title: str, bad: Mapping[str, Column], drop: bool) -> tuple[Column, tuple[str, ...]]:
-    missing = np.any(list(bad.values()), axis=0)
+def _complete_rows(rows: Rows, columns: Mapping[str, Column], n: int, drop: bool) -> tuple[Any, tuple[str, ...]]:
+    """(n,) rows that have all their values, and a sentence about the others."""
+    gaps: dict[str, Any] = {}
+    for what, x in columns.items():
+        gaps[what] = ~np.isfinite(x) if x.dtype.kind == "f" else np.array([value is None for value in x])
+    missing = np.any([np.zeros(n, dtype=bool), *gaps.values()], axis=0)
     if not missing.any():
         return ~missing, ()
-    counts = {role: int(rows.sum()) for role, rows in bad.items() if rows.any()}
-    role = next(iter(counts))
-    row = int(np.flatnonzero(bad[role])[0]) + 1
-    others = f", and {len(counts) - 1} other columns hold some" if len(counts) > 1 else ""
+    counts = {what: int(gone.sum()) for what, gone in gaps.items() if gone.any()}
+    first, title, told = next(iter(counts)), rows.source.title, f"{int(missing.sum())} of {n} rows"
     if not drop:
+        others = f", and {len(counts) - 1} other columns hold some" if len(counts) > 1 else ""
         raise DataError(
-            f"{role} holds {counts[role]} missing or infinite values (the first in data row {row} of {title}){others}; "
-            f"{int(missing.sum())} of {len(missing)} rows are touched. Impute them first, leave those rows out "
-            "(--missing drop), or use what is there (--missing available)"
+            f"{first} holds {counts[first]} missing or infinite values (the first in data row {np.argmax(gaps[first]) + 1} of "
+            f"{title}){others}; {told} are touched. Impute them first, leave those rows out (--missing drop), or use what is "
+            "there (--missing available)"
         )
     worst = max(counts, key=counts.__getitem__)
     if missing.all():
         raise DataError(f"every row of {title} has a missing value: drop columns such as {worst}")
-    told = f"{int(missing.sum())} of {len(missing)} rows have missing values and were left out"
-    return ~missing, (f"{told} (most of them lack {worst}, {counts[worst]}).",)
+    return ~missing, (f"{told} have missing values and were left out (most of them lack {worst}, {counts[worst]}).",)
 
 
-class _Chooser:
-    """Which columns are the views. free : columns without another role; notes : what was taken without being named."""
-
-    def __init__(self, rows: Rows, free: Sequence[str], taken: set[str]) -> None:
-        self.rows, self.free, self.taken = rows, free, taken
-        self.notes: list[str] = []
-        self._held: dict[str, Column] = {}
-
-    def read(self, names: Sequence[str]) -> dict[str, Column]:
-        """Columns, each read once."""
-        new = [name for name in names if name not in self._held]
-        self._held |= self.rows.read(new) if new else {}
-        return {name: self._held[name] for name in names}
-
-    def views(self, wanted: list[str]) -> dict[str, tuple[str, ...]]:
-        """{view: columns}."""
-        source, own = self.rows.source, self.rows.views
-        if len(wanted) == 1 and wanted[0].isdecimal():
-            return self._divided(int(wanted[0]))
-        if not wanted and len(own) == 2:
-            wanted = list(own)
-        if not wanted:
-            held = f"It holds the views {', '.join(own)}: name two or more of them. " if len(own) > 1 else ""
-            raise DataError(
-                f"say which columns of {source.title} are the tests (U) and which the controls (V). {held}For example: "
-                "--views tests=a,b,c --views controls='C_*', or --views 10 for the first ten and the rest. "
-                f"The columns are {listed(source.all_names)}"
-            )
-        specified: dict[str, Sequence[str]] = {}
-        for spec in wanted:
-            name, equals, columns = _SPEC.fullmatch(spec).groups()  # type: ignore[union-attr]
-            name = name_in(name)
-            if name in specified:
-                raise DataError(f"two views are called {name!r}: rename one")
-            if equals:
-                specified[name] = self._spelled(names_in(columns))
-            elif name in own:
-                specified[name], left_out = self._data([column for column in own[name] if column in self.free])
-                self.notes += [f"View {name!r} is {listed(specified[name]) or 'empty'}.{left_out}"] if left_out else []
-                if not specified[name]:
-                    raise DataError(f"view {name!r} has no columns that may be data. {' '.join(self.notes)}".rstrip())
-            else:
-                raise DataError(
-                    f"--views {spec} names no columns: write --views NAME=column,column or NAME='prefix*'"
-                    + (f", or one of the file's own views ({', '.join(own)})" if own else "")
-                )
-        names = source.all_names
-        chosen = resolve_views(specified, len(names), names, taken=self.taken, title=source.title)
-        if len(chosen) < 2:
-            raise DataError(
-                f"views are compared, --views names only {', '.join(chosen)}: name U first, then V, or more"
-            )
-        return {view: tuple(names[column] for column in chosen[view]) for view in chosen}
-
-    def _spelled(self, names: Sequence[str]) -> list[str]:
-        """The columns of groups (a layer, an entry of obsm) by their own names."""
-        own, groups = self.rows.names or (), self.rows.source.groups
-        return [one for name in names for one in (groups[name] if name in groups and name not in own else (name,))]
-
-    def _divided(self, k: int) -> dict[str, tuple[str, ...]]:
-        """The first k columns and the rest, of those that may be data; a sentence says what was taken."""
-        data, left_out = self._data(self.free)
+def _chosen_views(
+    rows: Rows, specs: list[Any], taken: set[str], read: Callable[[Sequence[str]], dict[str, Column]], notes: list[str]
+) -> dict[str, tuple[str, ...]]:
+    """{view: columns}; specs : (name, "=" or "", columns) each; taken : columns with another role; notes : what was taken
+    without being named is added to these."""
+    source, own, title = rows.source, rows.views, rows.source.title
+    names = source.all_names
+    free = [name for name in names if name not in taken]
+    if len(specs) == 1 and not specs[0][1] and specs[0][0].isdecimal():
+        k, (data, left_out) = int(specs[0][0]), _data(source, free, read)
         if not 0 < k < len(data):
             raise DataError(
-                f"--views {k} would leave a view empty: {self.rows.source.title} has {len(data)} columns to divide.{left_out} "
-                "Name columns with --views NAME=column,column to take others"
+                f"--views {k} would leave a view empty: {title} has {len(data)} columns to divide.{left_out} Name columns with "
+                "--views NAME=column,column to take others"
             )
-        chosen = {"U": data[:k], "V": data[k:]}
-        told = "; ".join(f"{view} is {listed(columns)}" for view, columns in chosen.items())
-        self.notes.append(f"--views {k}: {told}.{left_out}")
-        return chosen
+        divided = {"U": data[:k], "V": data[k:]}
+        told = "; ".join(f"{view} is {listed(columns)}" for view, columns in divided.items())
+        notes.append(f"--views {k}: {told}.{left_out}")
+        return divided
+    if not specs and len(own) == 2:
+        specs = [(name, "", "") for name in own]
+    if not specs:
+        several = f"It holds the views {', '.join(own)}: name two or more of them. " if len(own) > 1 else ""
+        raise DataError(
+            f"say which columns of {title} are the tests (U) and which the controls (V). {several}For example: "
+            "--views tests=a,b,c --views controls='C_*', or --views 10 for the first ten and the rest. "
+            f"The columns are {listed(names)}"
+        )
+    wanted: dict[str, Sequence[str]] = {}
+    for spec, equals, columns in specs:
+        name = name_in(spec)
+        if name in wanted:
+            raise DataError(f"two views are called {name!r}: rename one")
+        if equals:  # groups of columns (a layer, an entry of obsm) stand for these
+            groups = {group: inner for group, inner in source.groups.items() if group not in (rows.names or ())}
+            wanted[name] = [one for part in names_in(columns) for one in groups.get(part, (part,))]
+        elif name in own:
+            wanted[name], left_out = _data(source, [column for column in own[name] if column in free], read)
+            notes += [f"View {name!r} is {listed(wanted[name]) or 'empty'}.{left_out}"] if left_out else []
+            if not wanted[name]:
+                raise DataError(f"view {name!r} has no columns that may be data. {' '.join(notes)}".rstrip())
+        else:
+            theirs = f", or one of the file's own views ({', '.join(own)})" if own else ""
+            raise DataError(
+                f"--views {spec} names no columns: write --views NAME=column,column or NAME='prefix*'{theirs}"
+            )
+    chosen = resolve_views(wanted, len(names), names, taken=taken, title=title)
+    if len(chosen) < 2:
+        raise DataError(f"views are compared, --views names only {', '.join(chosen)}: name U first, then V, or more")
+    return {view: tuple(names[column] for column in chosen[view]) for view in chosen}
 
-    def _data(self, names: Sequence[str]) -> tuple[tuple[str, ...], str]:
-        """Those of the columns that are data though nobody named them, and a sentence about the others."""
-        source, columns = self.rows.source, self.read(names)
-        grouped = {column for view in source.views.values() for column in view} or {*names} - {*source.annotations}
-        left = {name: "an annotation of the samples" for name in names if name not in grouped}
-        left |= {name: "text" for name in names if columns[name].dtype.kind not in "biuf"}
-        numeric = [name for name in names if name not in left]
-        first = np.column_stack([columns[name][:_FIRST] for name in numeric]) if numeric else None
-        left |= not_data(numeric, first)
-        reasons = ", ".join(f"{name!r} ({why})" for name, why in left.items())
-        return tuple(name for name in numeric if name not in left), f" Left out: {reasons}." if left else ""
+
+def _data(
+    source: Source, names: Sequence[str], read: Callable[[Sequence[str]], dict[str, Column]]
+) -> tuple[tuple[str, ...], str]:
+    """Those of the columns that are data though nobody named them, and a sentence about the others."""
+    columns = read(names)
+    grouped = {column for view in source.views.values() for column in view} or {*names} - {*source.annotations}
+    left = {name: "an annotation of the samples" for name in names if name not in grouped}
+    left |= {name: "text" for name in names if columns[name].dtype.kind not in "biuf"}
+    numeric = [name for name in names if name not in left]
+    left |= not_data(numeric, np.column_stack([columns[name][:_FIRST] for name in numeric]) if numeric else None)
+    reasons = ", ".join(f"{name!r} ({why})" for name, why in left.items())
+    return tuple(name for name in numeric if name not in left), f" Left out: {reasons}." if left else ""

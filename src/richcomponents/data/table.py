@@ -517,6 +517,7 @@ def resolve_views(
     together: Collection[str] = (),
     title: str = "the table",
     role: str | None = None,
+    own: int | None = None,
 ) -> Views:
     """Turn the `views=` argument into column numbers.
 
@@ -525,7 +526,8 @@ def resolve_views(
     rows : some rows of the table, the first ones. A number takes all columns, and of a table with names some may be
         no data at all; what can be told from names and rows is refused (:func:`not_data`).
     taken : names that no pattern takes; together : names of groups of columns, for messages. title, role : what messages call
-    the table, and the columns where they are no view.
+    the table, and the columns where they are no view. own : how many columns, the first ones, masks, slices and numbers
+    from the end count; all by default.
 
     >>> resolve_views(2, 5).columns["V"].tolist()
     [2, 3, 4]
@@ -556,7 +558,7 @@ def resolve_views(
     columns: dict[str, IntArray] = {}
     owner: dict[int, str] = {}
     places = {name: i for i, name in enumerate(names)} if feature_names is not None else {}
-    named = _Names(places, taken, together, title)
+    named = _Names(places, taken, together, title, n_columns if own is None else own)
     for view, wanted in views.items():
         if str(view) in columns:
             raise DataError(f"two views are called {str(view)!r}: rename one")
@@ -606,20 +608,21 @@ def is_label(name: str) -> bool:
 @dataclass(frozen=True)
 class _Names:
     """places : the number of each name, empty for a table without names; taken : what no pattern takes; together : names of
-    groups of columns, which are no columns here."""
+    groups of columns, which are no columns here; own : columns that are the table's own."""
 
     places: Mapping[str, int]
     taken: Collection[str]
     together: Collection[str]
     title: str
+    own: int
 
     def numbers(self, what: str, column: object, n_columns: int) -> list[int]:
         """The column of that number or name, or those whose names fit the pattern."""
         if isinstance(column, Integral) and not isinstance(column, bool):
             number = int(column)
-            if not -n_columns <= number < n_columns:
+            if not -self.own <= number < n_columns:
                 raise DataError(f"{what} asks for column {number}, the table has columns 0..{n_columns - 1}")
-            return [number % n_columns]
+            return [number if number >= 0 else number + self.own]
         if not self.places:
             raise DataError(
                 f"{what} names column {column!r}, but the table has no column names. If it comes from a "
@@ -642,19 +645,19 @@ class _Names:
 
 def _resolve_columns(what: str, wanted: Any, n_columns: int, named: _Names) -> IntArray:
     if isinstance(wanted, slice) and not any(isinstance(end, str) for end in (wanted.start, wanted.stop)):
-        return np.arange(n_columns, dtype=np.int64)[wanted]
+        return np.arange(named.own, dtype=np.int64)[wanted]
     if isinstance(wanted, slice):
         if wanted.step is not None or any(isinstance(end, Integral) for end in (wanted.start, wanted.stop)):
             raise DataError(f"{what}: a slice by names goes from name to name, without numbers or steps")
         low = 0 if wanted.start is None else named.numbers(what, wanted.start, n_columns)[0]
-        high = n_columns - 1 if wanted.stop is None else named.numbers(what, wanted.stop, n_columns)[-1]
+        high = named.own - 1 if wanted.stop is None else named.numbers(what, wanted.stop, n_columns)[-1]
         return np.arange(low, high + 1, dtype=np.int64)  # by name, both ends included, as in pandas
     if isinstance(wanted, (str, Integral)):
         wanted = [wanted]
     array = np.asarray(wanted)
     if array.dtype == bool:
-        if array.shape != (n_columns,):
-            raise DataError(f"{what}: a mask needs {n_columns} entries, got shape {array.shape}")
+        if array.shape != (named.own,):
+            raise DataError(f"{what}: a mask needs {named.own} entries, got shape {array.shape}")
         return np.flatnonzero(array)
     return np.array([number for column in wanted for number in named.numbers(what, column, n_columns)], dtype=np.int64)
 

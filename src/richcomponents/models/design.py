@@ -350,7 +350,7 @@ def _views(
         if rows is None:
             return resolve_views(views, width, names)
         together = [*rows.source.groups, *rows.views]
-        return resolve_views(views, width, names, taken=rows.source.behind, together=together)
+        return resolve_views(views, width, names, taken=rows.source.behind, together=together, own=rows.own_width)
     rest = np.setdiff1d(np.arange(width), np.array(beside, dtype=np.int64))
     named = None if names is None else [names[c] for c in rest]
     wrong = None if rows is None or named is None else rows.source.not_numbers(named)

@@ -57,13 +57,16 @@ class Exposures:
 
 @dataclass(frozen=True)
 class _Coded:
-    """Columns (n, k) for one exposure, `of` that name, their own names, and notes; levels : of texts."""
+    """An exposure as columns (n, k) to be put behind those of a table; added : how another table gets them."""
 
-    of: str
+    name: str
     values: Array
-    names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    levels: Levels | None = None
+    added: Added
+    note: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,) if self.added.levels is None else self.added.columns
 
 
 def listed_names(named: Any) -> list[Any]:
@@ -91,47 +94,40 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
     y, wanted = named_exposures(y, named)
     if found := names_columns(table, y):
         y, wanted = None, found
-    if isinstance(table, Moments):
-        if y is not None:
-            raise DataError("a state holds the exposure as one of its columns: name it, or give its number, exposure=")
-        numbers = tuple(place(column, table) for column in wanted)
-        known = table.names or [f"column {c}" for c in range(table.layout.n_columns)]
-        return Exposures(table, tuple(known[c] for c in numbers), numbers)
-    check_columns(table.width, table.names)
-    coded, kept, added = _among(table, wanted, reference)
-    if y is not None:
-        coded = [_code(values, name, reference, order) for name, values, order in _columns_of(y)]
-        named = table.names is not None and column_names(y) is not None
-        added = [Added(one.of, one.levels) for one in coded] if named else []
-    _check_reference(reference, [one.of for one in coded if one.levels is None] or kept, coded)
-    columns = [place(column, table) for column in kept]
-    names = [column if isinstance(column, str) else f"column {column}" for column in kept]
-    owners = [*kept, *(one.of for one in coded for _ in one.names)]
-    if coded:
-        values = np.hstack([one.values for one in coded])
-        if table.n_rows is not None and len(values) != table.n_rows:
-            raise DataError(f"the exposure has {len(values)} entries, the table has {table.n_rows} rows")
-        new = [name for one in coded for name in one.names]
-        columns += [table.width + i for i in range(len(new))]
-        table = table.with_columns(values, [unused(name, table.names or ()) for name in new])
-        names += new
-    asked = sorted(range(len(owners)), key=lambda i: wanted.index(owners[i]) if wanted else i)
-    notes = tuple(note for one in coded for note in one.notes)
-    return Exposures(table, tuple(names[i] for i in asked), tuple(columns[i] for i in asked), notes, tuple(added))
-
-
-def _check_reference(reference: object, numeric: Sequence[Any], coded: Sequence[_Coded]) -> None:
-    """Refuse a class to compare with where there are no classes; 0 is what numbers are compared with."""
-    if reference is not None and str(reference) != "0" and numeric and all(one.levels is None for one in coded):
+    parts: list[Any] = wanted  # numbers and names of columns of the table, and what has to be put behind these
+    if isinstance(table, Rows):
+        check_columns(table.width, table.names)
+        parts = _among(table, wanted, reference) if y is None else [_code(*one, reference) for one in _columns_of(y)]
+    elif y is not None:
+        raise DataError("a state holds the exposure as one of its columns: name it, or give its number, exposure=")
+    elif table.names is not None:
+        parts = [table.names[place(one, table)] for one in wanted]
+    coded = [one for one in parts if isinstance(one, _Coded)]
+    numeric = [one.name if isinstance(one, _Coded) else one for one in parts]
+    if reference is not None and str(reference) != "0" and all(one.added.levels is None for one in coded):
         raise DataError(
             f"reference={reference!r} is a class, and the exposure {numeric[0]!r} holds numbers, whose effects are per unit: "
             "make it text, X[column].astype(str), to compare classes, or leave out reference="
         )
+    names, columns, width = list[str](), list[int](), _width(table)
+    for one in parts:
+        new = one.names if isinstance(one, _Coded) else (one,)
+        columns += range(width, width := width + len(new)) if isinstance(one, _Coded) else [place(one, table)]
+        names += [name if isinstance(name, str) else f"column {name}" for name in new]
+    if coded and isinstance(table, Rows):
+        values, given = np.hstack([one.values for one in coded]), [name for one in coded for name in one.names]
+        if table.n_rows is not None and len(values) != table.n_rows:
+            raise DataError(f"the exposure has {len(values)} entries, the table has {table.n_rows} rows")
+        others = table.names or ()
+        table = table.with_columns(values, [unused(name, others) for name in given])
+        coded = coded if others and (y is None or column_names(y) is not None) else []
+    notes = tuple(one.note for one in parts if isinstance(one, _Coded) and one.note)
+    return Exposures(table, tuple(names), tuple(columns), notes, tuple(one.added for one in coded))
 
 
 def place(column: object, table: Rows | Moments, role: str = "exposure") -> int:
     """The number of a column."""
-    width, names = table.layout.n_columns if isinstance(table, Moments) else table.width, table.names
+    width, names = _width(table), table.names
     if isinstance(column, str) and names is not None and column in names:
         return list(names).index(column)
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < width:
@@ -140,32 +136,27 @@ def place(column: object, table: Rows | Moments, role: str = "exposure") -> int:
     raise DataError(f"the {role} {column!r} is not a column of the table, of {width} columns: {hint}")
 
 
-def _among(rows: Rows, wanted: list[Any], reference: object) -> tuple[list[_Coded], list[Any], list[Added]]:
-    """Named columns that are texts, or describe the samples, coded; the others; and how to code the former in other tables."""
-    texts = [name for name in wanted if isinstance(name, str)]
-    if not rows.rereadable or not texts:
-        return [], list(wanted), []
-    own = {}
-    for name in texts:
-        further = name if name in (rows.names or ()) else rows.source.annotation(name)
-        if further is None and rows.names is not None:
+def _width(table: Rows | Moments) -> int:
+    return table.layout.n_columns if isinstance(table, Moments) else table.width
+
+
+def _among(rows: Rows, wanted: list[Any], reference: object) -> list[Any]:
+    """Named columns; those that are texts, or describe the samples, coded."""
+    own: dict[str, str] = {}
+    for name in (one for one in wanted if isinstance(one, str) and rows.rereadable):
+        found = name if name in (rows.names or ()) else rows.source.annotation(name)
+        if found is None and rows.names is not None:
             rows.source.check_column(name, "the exposure")
-        if further is None:
-            place(name, rows)
-        own[name] = further
+        own[name] = name if found is None and place(name, rows) is not None else str(found)
     far = isinstance(rows.source, DaskSource)  # only what is no number is brought here
-    held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values()))  # type: ignore[arg-type]
-    orders = rows.source.orders([further for further in own.values() if further in held])
-    coded, kept, added = [], list(wanted), []
-    for name, further in own.items():
-        if further is None or further not in held:
-            continue
-        one = _code(held[further], name, reference, orders.get(further))
-        if one.names != (name,) or further not in (rows.names or ()):
-            coded.append(one)
-            added.append(Added(further, one.levels))
-            kept.remove(name)
-    return coded, kept, added
+    held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values())) if own else {}
+    orders = rows.source.orders([name for name in own.values() if name in held]) if own else {}
+    out = list[Any]()
+    for name in wanted:
+        found = own.get(name) if isinstance(name, str) else None
+        one = _code(name, held[found], orders.get(found), reference, found) if found in held else None
+        out.append(name if one is None or (one.added.levels is None and found in (rows.names or ())) else one)
+    return out
 
 
 def _columns_of(y: object) -> list[tuple[str, Any, Sequence[str] | None]]:
@@ -183,33 +174,31 @@ def _columns_of(y: object) -> list[tuple[str, Any, Sequence[str] | None]]:
     return [(f"y{i}" if values.shape[1] > 1 else "y", column, None) for i, column in enumerate(values.T)]
 
 
-def _code(values: Any, name: str, reference: object, order: Sequence[str] | None) -> _Coded:
-    """Numbers (and truth values) as they are, texts as levels; order : of these, where it is declared."""
+def _code(name: str, values: Any, order: Sequence[str] | None, reference: object, of: str | None = None) -> _Coded:
+    """Numbers (and truth values) as they are, texts as levels; order : of these, where it is declared; of : the column."""
     plain = np.asarray(values)
     if plain.dtype.kind == "O" and all(isinstance(v, (int, float, np.number, np.bool_)) or v is None for v in plain):
         plain = np.array([np.nan if v is None else float(v) for v in plain])
-    if plain.dtype.kind in "biuf":
-        numbers = plain.astype(np.float64)
-        if len(bad := np.flatnonzero(~np.isfinite(numbers))):
-            raise DataError(
-                f'the exposure {name!r} is missing or infinite in row {bad[0]}: drop such rows, or say missing="drop" in rca='
-            )
-        if len(numbers) > 1 and np.ptp(numbers) == 0:
-            raise DataError(
-                f"the exposure {name!r} is {numbers[0]:g} in every row: there is nothing to compare (constant)"
-            )
-        try:
-            numbers = check_outcome(numbers, len(numbers))
-        except DataError as error:
-            raise DataError(f"the exposure {name!r}: {error}") from None
-        levels, counts = np.unique(numbers, return_counts=True)
-        if len(levels) == 2:
-            _check_counts(name, {f"{level:g}": int(n) for level, n in zip(levels, counts, strict=True)})
-        return _Coded(name, numbers[:, None], (name,))
-    found = Levels.of(plain, name, "the exposure", reference, order=order)
-    _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
-    more = f"; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else ""
-    return _Coded(name, found.coded(plain, "the exposure"), found.columns, (f"{found}{more}",), found)
+    if plain.dtype.kind not in "biuf":
+        found = Levels.of(plain, name, "the exposure", reference, order=order)
+        _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
+        more = f"; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else ""
+        return _Coded(name, found.coded(plain, "the exposure"), Added(of or name, found), f"{found}{more}")
+    numbers = plain.astype(np.float64)
+    if len(bad := np.flatnonzero(~np.isfinite(numbers))):
+        raise DataError(
+            f'the exposure {name!r} is missing or infinite in row {bad[0]}: drop such rows, or say missing="drop" in rca='
+        )
+    if len(numbers) > 1 and np.ptp(numbers) == 0:
+        raise DataError(f"the exposure {name!r} is {numbers[0]:g} in every row: there is nothing to compare (constant)")
+    try:
+        numbers = check_outcome(numbers, len(numbers))
+    except DataError as error:
+        raise DataError(f"the exposure {name!r}: {error}") from None
+    levels, counts = np.unique(numbers, return_counts=True)
+    if len(levels) == 2:
+        _check_counts(name, {f"{level:g}": int(n) for level, n in zip(levels, counts, strict=True)})
+    return _Coded(name, numbers[:, None], Added(of or name))
 
 
 def _check_counts(name: str, counts: dict[str, int]) -> None:

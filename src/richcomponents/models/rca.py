@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -148,8 +149,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             log.
         """
         refuse_second_table(y)
-        weight = _lined_up(X, sample_weight, "sample_weight")
-        self.fit_data(X, groups=_lined_up(X, groups, "groups"), sample_weight=weight, progress=progress)
+        X, _, groups, weight = self.present(X, None, groups, sample_weight)
+        self.fit_data(X, groups=groups, sample_weight=weight, progress=progress)
         return self
 
     def fit_views(
@@ -170,15 +171,16 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         id : the column of sample labels, of data frames and files. groups, sample_weight : of the rows of the first table.
         """
         refuse_second_table(y)
-        if all(map(is_path, named_views(views).values())):
-            rows = open_source(named_views(views), id=id, align=None if id is None else align)
-            for note in rows.source.notes:
-                warn_user(note, UserWarning)
-        else:
-            tables = TablesSource(views, align=align, id=id)
-            groups = tables.table.lined_up(groups, "groups")
-            sample_weight = tables.table.lined_up(sample_weight, "sample_weight")
-            rows = Rows(tables)
+        files = all(map(is_path, named_views(views).values()))
+        given = views if hasattr(views, "mod") else named_views(views)
+        rows = open_source(given, id=id, align=None if files and id is None else align)
+        for note in rows.source.notes:
+            warn_user(note, UserWarning)
+        if isinstance(rows.source, TablesSource):
+            groups, sample_weight = (
+                rows.source.table.lined_up(values, what)
+                for values, what in ((groups, "groups"), (sample_weight, "sample_weight"))
+            )
         own = {name: list(columns) for name, columns in rows.views.items()}
         self.fit_data(rows, views=own, groups=rows.group_labels(groups), sample_weight=sample_weight)
         return self
@@ -673,34 +675,15 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             rows = rows[np.isfinite(rows).all(axis=1)]
         return float(fitted.solution.score(fitted.centred(rows), fitted.n_blocks))
 
-    # ---- for now: learners that ask the model what its fit knows
+    # ---- what learners ask, see `Fitted`
 
-    def stand_in(self, *given: Any, **options: Any) -> Array:
-        """See `Fitted`."""
-        return self.fitted_.stand_in(*given, **options)
-
-    def beside(self, *given: Any, **options: Any) -> tuple[Outcome, Array | None]:
-        """See `Fitted`."""
-        return self.fitted_.beside(*given, **options)
-
-    def estimate_of(self, *given: Any, **options: Any) -> Estimate:
-        """See `Fitted`."""
-        return self.fitted_.estimate_of(*given, **options)
-
-    def prediction_error(self, component: object = None) -> Any:
-        """See `Fitted`."""
-        return self.fitted_.prediction_error(component)
-
-    def component_for_gradients(self, *given: Any) -> Component:
-        """See `Fitted`."""
-        return self.fitted_.component_for_gradients(*given)
-
-    def leaves_open(self, component: object = None) -> bool:
-        """See `Fitted`."""
-        return self.fitted_.leaves_open(component)
+    stand_in, beside, estimate_of, prediction_error, component_for_gradients, leaves_open = (
+        property(attrgetter(f"fitted_.{name}"))
+        for name in ("stand_in", "beside", "estimate_of", "prediction_error", "component_for_gradients", "leaves_open")
+    )
 
     def without_blocks(self, component: object = None) -> Iterator[tuple[int, Any]]:
-        """See `Fitted`."""
+        """Each block of samples, with the fit without it."""
         return self.fitted_.without_blocks()
 
     # ---- how sure

@@ -11,7 +11,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from richcomponents.data.sources.arrays import H5adSource, NpySource, NpzSource, ZarrSource
+from richcomponents.data.sources.arrays import NpySource, NpzSource, h5ad_source, zarr_source
 from richcomponents.data.sources.base import JoinedSource, Source
 from richcomponents.data.sources.beside import beside, modalities_beside
 from richcomponents.data.sources.tables import DelimitedSource, ParquetSource
@@ -24,8 +24,8 @@ _READERS: dict[str, Callable[..., Source]] = {
     ".npz": NpzSource,
     ".parquet": ParquetSource,
     ".pq": ParquetSource,
-    ".zarr": ZarrSource,
-    ".h5ad": H5adSource,
+    ".zarr": zarr_source,
+    ".h5ad": h5ad_source,
     ".h5mu": modalities_beside,
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), DelimitedSource),
 }

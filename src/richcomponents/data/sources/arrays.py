@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 import zipfile
-from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -21,13 +20,12 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
 from richcomponents.data.cells import Column
 from richcomponents.data.sources.base import (
     Annotated,
-    ColumnSource,
     FileSource,
     Source,
     block_rows,
@@ -37,6 +35,7 @@ from richcomponents.data.sources.base import (
     numbered,
     obsm_names,
 )
+from richcomponents.data.sources.memory import FrameSource
 from richcomponents.data.table import as_matrix, check_sparse
 from richcomponents.errors import CapacityError, DataError
 
@@ -87,7 +86,7 @@ class NpySource(FileSource):
                     yield np.column_stack([read(c * n + at, rows) for c in numbers])
 
 
-class NpzSource(ColumnSource):
+class NpzSource(FrameSource):
     """An archive of arrays: matrices are views (columns name_0, name_1, ...), vectors are columns."""
 
     def __init__(self, path: Path) -> None:
@@ -110,8 +109,10 @@ class NpzSource(ColumnSource):
         if len({len(array) for array in arrays.values()}) > 1:
             counts = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
             raise DataError(f"the arrays of {path.name} must have the same number of rows: {counts}")
-        super().__init__(path.name, columns, views)
-        self.files = [path]
+        import pyarrow
+
+        super().__init__(pyarrow.table({name: np.ascontiguousarray(values) for name, values in columns.items()}))
+        self.title, self.files, self.views = path.name, [path], views
 
 
 class MatrixSource(Source):
@@ -146,66 +147,49 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"cannot read {path.name}: {str(error)[:300] or type(error).__name__}") from error
 
 
-class _Stored(Annotated, FileSource):
-    """A two-dimensional array, or an AnnData sparse matrix, inside an open store.
+class _Stored(FileSource):
+    """A two-dimensional array, a sparse matrix or a data frame inside a store; opened() : it, for as long as it is read.
 
-    samples : the labels of its rows, where it says.
+    What is not stored row by row (sparse by columns, a frame) is held in memory.
     """
 
-    def __init__(self, path: Path, array: Any, label: str) -> None:
+    def __init__(self, path: Path, label: str, opened: Callable[[], AbstractContextManager[Any]]) -> None:
         super().__init__(path)
-        self._label, self._turned = label, None
-        self._chunks = getattr(array, "chunks", None)
-        self._sparse = not hasattr(array, "dtype")
-        if self._sparse and not {"data", "indices", "indptr"} <= set(array):
-            raise DataError(f"{label} of {path.name} is a group, not an array: name one of {', '.join(sorted(array))}")
-        kind = str(array.attrs.get("encoding-type", "csr_matrix")) if self._sparse else ""
-        if self._sparse and kind not in ("csr_matrix", "csc_matrix"):
-            raise DataError(f"{label} of {path.name} is a group of a kind that is not known: {kind!r}")
-        shape = tuple(int(k) for k in (array.attrs["shape"] if self._sparse else array.shape))
-        if len(shape) != 2 or min(shape) < 0:
-            raise DataError(f"{label} of {path.name} must be two-dimensional, its shape is {shape}")
-        self.n_rows, self.width = shape
-        if min(shape[0], block_rows(shape[1])) * shape[1] * 8 > MEMORY_LIMIT:
-            raise CapacityError(
-                f"{label} of {path.name} has {shape[1]} columns: too many for a block of rows in memory"
-            )
-        if self._sparse:
-            ends, many = array["indptr"], shape[0] if kind == "csr_matrix" else shape[1]
-            whole = ends.shape == (many + 1,) and ends.dtype.kind in "iu" and int(ends[0]) == 0
-            if not whole or array["indices"].shape != array["data"].shape:
-                raise self._damaged()
-            self._turned = self._by_rows(array) if kind == "csc_matrix" else None
+        self._label, self._opened, self._held = label, opened, None
+        with _reading(path), opened() as array:
+            if _is_frame(array):
+                self._held = MatrixSource(as_matrix(_frame(array, path)))
+            self._chunks, self._sparse = getattr(array, "chunks", None), not hasattr(array, "dtype")
+            if self._sparse and self._held is None and not {"data", "indices", "indptr"} <= set(array):
+                raise DataError(
+                    f"{label} of {path.name} is a group, not an array: name one of {', '.join(sorted(array))}"
+                )
+            kind = str(array.attrs.get("encoding-type", "csr_matrix")) if self._sparse else ""
+            if self._sparse and self._held is None and kind not in ("csr_matrix", "csc_matrix"):
+                raise DataError(f"{label} of {path.name} is a group of a kind that is not known: {kind!r}")
+            shape = _shape(array) if self._held is None else (self._held.n_rows or 0, self._held.width)
+            if len(shape) != 2 or min(shape) < 0:
+                raise DataError(f"{label} of {path.name} must be two-dimensional, its shape is {shape}")
+            self.n_rows, self.width = shape
+            if min(shape[0], block_rows(shape[1])) * shape[1] * 8 > MEMORY_LIMIT:
+                raise CapacityError(
+                    f"{label} of {path.name} has {shape[1]} columns: too many for a block of rows in memory"
+                )
+            if self._sparse and self._held is None:
+                ends, many = array["indptr"], shape[0] if kind == "csr_matrix" else shape[1]
+                whole = ends.shape == (many + 1,) and ends.dtype.kind in "iu" and int(ends[0]) == 0
+                if not whole or array["indices"].shape != array["data"].shape:
+                    raise self._damaged()
+                self._held = self._by_rows(array) if kind == "csc_matrix" else None
 
-    @abstractmethod
-    def _opened(self, what: str = "") -> AbstractContextManager[Any]:
-        """The array, or what else stands beside it, for as long as it is read."""
-
-    def _label_all(self, var: Any, obs: Any) -> None:
-        """Names of columns, of samples, and of what is said of these; AnnData keeps them in var and obs."""
-        if var is not None:
-            self.names = _labels(var, self.width, f"var of {self.title}")
-        if obs is not None:
-            self.samples = _labels(obs, self.n_rows or 0, f"obs of {self.title}")
-            self.describe(_described(obs))
-
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        self.check_names()
-        return super().read(names, written)
-
-    def _obs(self, columns: list[Any]) -> Any:
-        with _reading(self.path), self._opened("obs") as obs:
-            return _frame(obs, self.path)[columns]
-
-    def _by_rows(self, array: Any) -> dict[str, Any]:
+    def _by_rows(self, array: Any) -> MatrixSource:
         """A matrix that is sparse by columns, by rows; all of it has to be in memory for that."""
         size = array["indices"].shape[0] * (array["indices"].dtype.itemsize + array["data"].dtype.itemsize)
         if 2 * size > MEMORY_LIMIT:
             raise CapacityError(
                 f"{self._label} of {self.path.name} is sparse by columns (CSC) and too large to turn: store it by rows (CSR)"
             )
-        turned = self._checked(sparse.csc_matrix, array, (self.n_rows or 0, self.width)).tocsr()
-        return {"data": turned.data, "indices": turned.indices, "indptr": turned.indptr}
+        return MatrixSource(self._checked(sparse.csc_matrix, array, (self.n_rows or 0, self.width)))
 
     def _damaged(self) -> DataError:
         return DataError(
@@ -213,15 +197,18 @@ class _Stored(Annotated, FileSource):
         )
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
+        if self._held is not None:
+            yield from self._held.blocks(columns)
+            return
         size, chosen = self._rows_at_once(), slice(None) if columns is None else columns
         with _reading(self.path), self._opened() as array:
             for at in range(0, self.n_rows or 0, size):
                 stop = min(at + size, self.n_rows or 0)
-                if not self._sparse:
-                    yield np.asarray(array[at:stop])[:, chosen]
-                    continue
-                parts = array if self._turned is None else self._turned
-                yield self._checked(sparse.csr_matrix, parts, (stop - at, self.width), at).toarray()[:, chosen]
+                if self._sparse:
+                    rows = self._checked(sparse.csr_matrix, array, (stop - at, self.width), at).toarray()
+                else:
+                    rows = np.asarray(array[at:stop])
+                yield rows[:, chosen]
 
     def _checked(self, kind: Any, parts: Any, shape: tuple[int, int], at: int = 0) -> Any:
         """Rows (or columns) from number `at` on; nothing is built before its indices are known to fit."""
@@ -247,134 +234,153 @@ class _Stored(Annotated, FileSource):
         return int(chunks[0]) * max(size // int(chunks[0]), 1)
 
 
-class ZarrSource(_Stored):
-    """A Zarr array, or one array of a group (`array=`; "X", or the only two-dimensional one, by default)."""
-
-    def __init__(self, path: Path, array: str | None = None) -> None:
-        try:
-            import zarr
-        except ImportError:
-            raise missing_extra("zarr", "zarr", path.name) from None
-        with _reading(path):
-            opened: Any = zarr.open(str(path), mode="r")
-            self._root = self._array = opened
-            if hasattr(opened, "dtype"):
-                super().__init__(path, opened, "the array")
-                return
-            name = array if array is not None else _only_table(opened, path)
-            if name not in opened:
-                raise DataError(f"{path.name} has no array {name!r}: it holds {', '.join(sorted(opened)) or 'nothing'}")
-            self._array = opened[name]
-            super().__init__(path, self._array, name)
-            if name == "X" or name.startswith("layers/"):
-                self._label_all(opened.get("var"), opened.get("obs"))
-
-    def _opened(self, what: str = "") -> AbstractContextManager[Any]:
-        return nullcontext(self._root[what] if what else self._array)
+# ---- AnnData, in memory and in files
 
 
-class H5adSource(_Stored):
-    """X of an h5ad file, or one of its layers; columns are named by var. part : a group of the file (`mod/rna` of an h5mu).
+class AnnDataSource(Annotated):
+    """Matrices of the same samples side by side: `parts` of an AnnData, the first under the variables' own names.
 
-    Its groups are those of an AnnData in memory: "X", "layer:name", "obsm:name".
+    They are called "X", "layer:name" and "obsm:name"; obs describes the samples.
     """
 
-    def __init__(self, path: Path, layer: str | None = None, part: str = "") -> None:
-        label = "X" if layer is None else f"layers/{layer}"
-        self._part = f"{part}/" if part else ""
-        with _reading(path), _hdf5(path) as file:
-            group = _member(file, part, path) if part else file
-            if label not in group:
-                layers = ", ".join(sorted(group["layers"])) if "layers" in group else ""
-                raise DataError(f"{path.name} has no {label!r}; its layers are: {layers or 'none'}")
-            super().__init__(path, _member(group, label, path), label)
-            self._label_all(*(_member(group, one, path) if one in group else None for one in ("var", "obs")))
-            self.groups = self._groups(group)
-
-    def _groups(self, file: Any) -> dict[str, tuple[str, ...]]:
-        """Names of the columns of all matrices of the samples, under those of the matrices."""
-        own = self.names or ()
-        groups = {_group_name(self._label): own}
-        if "X" in file:
-            groups.setdefault("X", tuple(f"X:{name}" for name in own))
-        for name, _ in _entries(file, "layers", self.path):
-            groups.setdefault(f"layer:{name}", tuple(f"{name}:{variable}" for variable in own))
-        for name, held in _entries(file, "obsm", self.path):
-            groups[f"obsm:{name}"] = obsm_names(name, _described(held) if _is_frame(held) else _shape(held)[1], own)
-        return groups
-
-    def including(self, groups: Sequence[str]) -> Source:
-        new = [name for name in dict.fromkeys(groups) if name in self.groups and name != _group_name(self._label)]
-        if not new:
-            return self
-        return _H5adParts(self, [_H5adMatrix(self.path, name, self.groups[name], self._part) for name in new])
-
-    @contextmanager
-    def _opened(self, what: str = "") -> Iterator[Any]:
-        with _hdf5(self.path) as file:
-            yield _member(file, f"{self._part}{what or self._label}", self.path)
-
-
-class _H5adMatrix(_Stored):
-    """A further matrix of an h5ad file, by the name of its group; a data frame in obsm is held in memory."""
-
-    def __init__(self, path: Path, group: str, names: tuple[str, ...], part: str) -> None:
-        kind, _, name = group.partition(":")
-        label = part + {"X": "X", "layer": "layers/", "obsm": "obsm/"}[kind] + name
-        self._values: Array | None = None
-        with _reading(path), _hdf5(path) as file:
-            held = _member(file, label, path)
-            if _is_frame(held):
-                FileSource.__init__(self, path)
-                self._label, self._values = label, as_matrix(_frame(held, path))
-                self.n_rows, self.width = self._values.shape
-            else:
-                super().__init__(path, held, label)
-        self.names = names
-
-    @contextmanager
-    def _opened(self, what: str = "") -> Iterator[Any]:
-        with _hdf5(self.path) as file:
-            yield _member(file, self._label, self.path)
-
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        if self._values is None:
-            yield from super().blocks(columns)
-        else:
-            yield self._values if columns is None else self._values[:, columns]
-
-
-class _H5adParts(Annotated, FileSource):
-    """Several matrices of an h5ad file side by side, read in step; the first one describes the samples."""
-
-    def __init__(self, first: H5adSource, others: Sequence[_H5adMatrix]) -> None:
-        super().__init__(first.path)
-        self._parts: list[_Stored] = [first, *others]
-        self.names = tuple(name for part in self._parts for name in part.names or ())
-        self.width, self.n_rows, self.samples = len(self.names), first.n_rows, first.samples
-        self.annotations, self.groups, self.key = first.annotations, first.groups, first.key
-        self._said = first._said
+    def __init__(self, held: AnnDataInMemory | AnnDataInFile, parts: Sequence[str], key: str | None = None) -> None:
+        self._held, self._parts, self.key = held, tuple(parts), key
+        self.title, self.files, self.shared, self.samples = held.title, held.files, held.shared, held.samples
+        own: Any = held.variables or ()
+        self.groups = {parts[0]: own} if parts else {}
+        for name in held.matrices if parts else ():
+            self.groups.setdefault(name, tuple(f"{name.removeprefix('layer:')}:{variable}" for variable in own))
+        for name, columns in held.obsm.items() if parts else ():
+            self.groups[f"obsm:{name}"] = obsm_names(name, columns, own)
+        self._matrices = [held.matrix(part) for part in parts]
+        self.width = sum(matrix.width for matrix in self._matrices)
+        self.more = self.width - sum(matrix.width for matrix in self._matrices[:1])
+        self.n_rows = self._matrices[0].n_rows if parts else len(self.samples or ())
+        for what, labels, count in (
+            ("var", held.variables, self._matrices[0].width if parts else None),
+            ("obs", self.samples, self.n_rows),
+        ):
+            if labels is not None and count is not None and len(labels) != count:
+                raise DataError(
+                    f"{what} of {self.title} has {len(labels)} labels, X needs {count}: the file is damaged"
+                )
+        self.names = None if held.variables is None else tuple(name for part in parts for name in self.groups[part])
+        self.held = all(isinstance(getattr(matrix, "values", None), np.ndarray) for matrix in self._matrices)
+        self.describe(held.described)
 
     def including(self, groups: Sequence[str]) -> Source:
-        return self._parts[0].including(groups)
+        new = [name for name in dict.fromkeys(groups) if name in self.groups and name not in self._parts]
+        return AnnDataSource(self._held, (*self._parts, *new), self.key) if new else self
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         self.check_names()
         return super().read(names, written)
 
     def _obs(self, columns: list[Any]) -> Any:
-        return self._parts[0]._obs(columns)
+        return self._held.frame(columns)
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         def uneven(seen: list[int]) -> DataError:
             return DataError(f"{self.title} is damaged: its matrices have different numbers of rows")
 
-        return in_step(blocks_of(self._parts, columns), uneven)
+        if len(self._matrices) == 1:
+            yield from self._matrices[0].blocks(columns)
+        elif self._matrices:
+            yield from in_step(blocks_of(self._matrices, columns), uneven)
+        else:
+            yield np.empty((self.n_rows or 0, 0))
 
 
-def _group_name(label: str) -> str:
-    """What a matrix of an h5ad file is called in views=: layers/log is layer:log."""
-    return label.replace("layers/", "layer:", 1)
+class AnnDataInMemory:
+    """What AnnDataSource asks of an AnnData."""
+
+    title, files, shared = "the table", (), False
+
+    def __init__(self, adata: Any) -> None:
+        self._adata, self.described = adata, tuple(adata.obs.columns)
+        self.variables, self.samples = tuple(map(str, adata.var_names)), tuple(adata.obs_names)
+        self.matrices = [f"layer:{name}" for name in adata.layers]
+        self.obsm = {str(key): getattr(x, "columns", x.shape[1]) for key, x in adata.obsm.items()}
+
+    def frame(self, columns: list[Any]) -> Any:
+        return self._adata.obs[columns]
+
+    def matrix(self, group: str) -> Source:
+        kind, _, name = group.partition(":")
+        matrix = self._adata.X if group == "X" else (self._adata.layers if kind == "layer" else self._adata.obsm)[name]
+        if matrix is None:
+            raise DataError("the AnnData has no X: name a layer in views=, such as 'layer:counts'")
+        return MatrixSource(as_matrix(matrix) if hasattr(matrix, "columns") else matrix)
+
+
+class AnnDataInFile:
+    """The same of a file. root() : its group, for as long as it is read; without `tables` only what it says of its samples."""
+
+    shared = True
+
+    def __init__(self, path: Path, root: Callable[[], AbstractContextManager[Any]], *, tables: bool = True) -> None:
+        self._path, self._root, self.title, self.files = path, root, path.name, [path]
+        with _reading(path), root() as file:
+            var, obs = (_member(file, one, path) if one in file else None for one in ("var", "obs"))
+            self.variables = None if var is None or not tables else _labels(var)
+            self.samples, self.described = (None, ()) if obs is None else (_labels(obs), _described(obs))
+            self.matrices = ["X"] if "X" in file else []
+            self.matrices += [f"layer:{name}" for name, _ in _entries(file, "layers", path)]
+            inside = _entries(file, "obsm", path) if tables else ()
+            self.obsm = {name: _described(held) if _is_frame(held) else _shape(held)[1] for name, held in inside}
+
+    def frame(self, columns: list[Any]) -> Any:
+        with _reading(self._path), self._opened("obs") as obs:
+            return _frame(obs, self._path)[columns]
+
+    def matrix(self, group: str) -> Source:
+        kind, _, name = group.partition(":")
+        label = {"X": "X", "layer": "layers/", "obsm": "obsm/"}[kind] + name
+        return _Stored(self._path, label, partial(self._opened, label))
+
+    @contextmanager
+    def _opened(self, label: str) -> Iterator[Any]:
+        with self._root() as file:
+            yield _member(file, label, self._path)
+
+
+def h5ad_source(path: Path, layer: str | None = None, part: str = "") -> Source:
+    """X of an h5ad file, or one of its layers; part : a group of the file (`mod/rna` of an h5mu)."""
+    held = AnnDataInFile(path, partial(_hdf5, path, part))
+    if layer is not None and f"layer:{layer}" not in held.matrices:
+        there = ", ".join(sorted(name.removeprefix("layer:") for name in held.matrices if name != "X"))
+        raise DataError(f"{path.name} has no {f'layers/{layer}'!r}; its layers are: {there or 'none'}")
+    return AnnDataSource(held, ["X" if layer is None else f"layer:{layer}"])
+
+
+def zarr_source(path: Path, array: str | None = None) -> Source:
+    """A Zarr array, or one array of a group (`array=`; "X", or the only two-dimensional one, by default)."""
+    try:
+        import zarr
+    except ImportError:
+        raise missing_extra("zarr", "zarr", path.name) from None
+    with _reading(path):
+        root: Any = zarr.open(str(path), mode="r")
+        if hasattr(root, "dtype"):
+            return _Stored(path, "the array", partial(nullcontext, root))
+        name = array if array is not None else _only_table(root, path)
+        if name not in root:
+            raise DataError(f"{path.name} has no array {name!r}: it holds {', '.join(sorted(root)) or 'nothing'}")
+        if name == "X" or name.startswith("layers/"):
+            return AnnDataSource(
+                AnnDataInFile(path, partial(nullcontext, root)), [name.replace("layers/", "layer:", 1)]
+            )
+        return _Stored(path, name, partial(nullcontext, root[name]))
+
+
+def modalities(path: Path) -> tuple[dict[str, Source], Source]:
+    """The tables of an h5mu file, in its order, and what it says of its samples."""
+    with _reading(path), _hdf5(path) as file:
+        if "mod" not in file:
+            raise DataError(f"{path.name} holds no modalities")
+        names = [str(name) for name in file["mod"].attrs.get("mod-order", list(file["mod"]))]
+    samples = AnnDataSource(AnnDataInFile(path, partial(_hdf5, path), tables=False), ())
+    return {name: h5ad_source(path, part=f"mod/{name}") for name in names}, samples
 
 
 def _is_frame(held: Any) -> bool:
@@ -384,8 +390,8 @@ def _is_frame(held: Any) -> bool:
 def _entries(file: Any, name: str, path: Path) -> Iterator[tuple[str, Any]]:
     """The matrices and frames in a folder of an h5ad file; what is of another kind, or leads out of the file, is left out."""
     folder: Any = ()
-    with suppress(DataError):
-        folder = _own(file, name, path)
+    with suppress(DataError, KeyError):
+        folder = _member(file, name, path) if not hasattr(file, "id") else _own(file, name, path)
     for key in () if hasattr(folder, "dtype") else folder:
         with suppress(DataError):
             held = _member(folder, key, path)
@@ -396,27 +402,6 @@ def _entries(file: Any, name: str, path: Path) -> Iterator[tuple[str, Any]]:
 def _shape(held: Any) -> tuple[int, ...]:
     """Of an array, or of a sparse matrix, which has it in its attributes."""
     return tuple(map(int, held.shape if hasattr(held, "dtype") else held.attrs.get("shape", ())))
-
-
-class SampleSource(Annotated, FileSource):
-    """What an h5mu file says of its samples, and nothing else."""
-
-    width = 0
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        with _reading(path), _hdf5(path) as file:
-            obs = _member(file, "obs", path)
-            self.samples = _labels(obs, None, f"obs of {path.name}") or ()
-            self.describe(_described(obs))
-        self.n_rows = len(self.samples)
-
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        yield np.empty((self.n_rows or 0, 0))
-
-    def _obs(self, columns: list[Any]) -> Any:
-        with _reading(self.path), _hdf5(self.path) as file:
-            return _frame(_member(file, "obs", self.path), self.path)[columns]
 
 
 def _described(obs: Any) -> tuple[str, ...]:
@@ -432,23 +417,20 @@ def _frame(obs: Any, path: Path) -> Any:
     return read_elem(obs).reset_index(drop=True)
 
 
-def modalities(path: Path) -> dict[str, H5adSource]:
-    """The tables of an h5mu file, in its order."""
-    with _reading(path), _hdf5(path) as file:
-        if "mod" not in file:
-            raise DataError(f"{path.name} holds no modalities")
-        names = [str(name) for name in file["mod"].attrs.get("mod-order", list(file["mod"]))]
-    return {name: H5adSource(path, part=f"mod/{name}") for name in names}
-
-
-def _hdf5(path: Path) -> Any:
-    """The file, open for as long as it is read: HDF5 hands out what it has open even when the file is another one by now."""
+@contextmanager
+def _hdf5(path: Path, part: str = "") -> Iterator[Any]:
+    """The file, or a group of it, open for as long as it is read: HDF5 hands out what it has open even when the file is another
+    one by now."""
     try:
         import h5py
     except ImportError:
         raise missing_extra("h5py", "h5ad", path.name) from None
     _check_heaps(path)
-    return h5py.File(path, "r")
+    with h5py.File(path, "r") as file:
+        group = file
+        for step in part.split("/") if part else ():
+            group = _own(group, step, path)
+        yield group
 
 
 def _check_heaps(path: Path) -> None:
@@ -492,7 +474,9 @@ def _found(file: IO[bytes], sign: bytes) -> Iterator[int]:
 
 
 def _member(group: Any, name: str, path: Path) -> Any:
-    """What stands at that place of an HDF5 file, all of it in this file."""
+    """What stands at that place of a store; of an HDF5 file all of it in this file."""
+    if not type(group).__module__.startswith("h5py"):
+        return group[name]
     for step in name.split("/"):
         group = _own(group, step, path)
     _check_own(group, path, 0)
@@ -543,12 +527,10 @@ def _only_table(group: Any, path: Path) -> str:
     return tables[0]
 
 
-def _labels(frame: Any, count: int | None, what: str) -> tuple[str, ...] | None:
-    """AnnData keeps the names of the columns of X in var, and those of its rows in obs; there must be as many."""
+def _labels(frame: Any) -> tuple[str, ...] | None:
+    """AnnData keeps the names of the columns of X in var, and those of its rows in obs."""
     index = frame.attrs.get("_index", "_index")
     if index not in frame:
         return None
     held = frame[index] if hasattr(frame[index], "dtype") else frame[index]["values"]
-    if count is not None and held.shape != (count,):
-        raise DataError(f"{what} has {held.shape} labels, X needs {count}: the file is damaged")
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in held[:])

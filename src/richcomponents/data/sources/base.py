@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.cells import Column, as_labels, declared_orders, frame_columns, plain_column
+from richcomponents.data.cells import Column, as_labels, declared_orders, frame_columns
 from richcomponents.data.table import as_frame, as_matrix, column_names, listed, repeated, same_columns
 from richcomponents.errors import DataError
 
@@ -59,9 +59,10 @@ class Source(ABC):
     table itself groups them (matrices of an .npz, modalities of an .h5mu, one file per view); groups : {name: column names},
     further columns that may be named together (layers and obsm of AnnData), for :meth:`including`; samples : the labels of the
     rows, where there are any, or key : the column that holds them; behind : columns that were put behind its own, which no
-    pattern takes; n_rows : None when only reading tells; rereadable : whether it can be read more than once; held : whether its
-    rows are in memory; shared : whether others could write to it between two readings; title : what messages call it; files :
-    what it reads from disk, and no output may overwrite; notes : sentences about what was done to make it.
+    pattern takes; more : how many of the last ones are not its own, which masks and slices do not count; n_rows : None when
+    only reading tells; rereadable : whether it can be read more than once; held : whether its rows are in memory; shared :
+    whether others could write to it between two readings; title : what messages call it; files : what it reads from disk, and
+    no output may overwrite; notes : sentences about what was done to make it.
     """
 
     names: tuple[str, ...] | None = None
@@ -72,6 +73,7 @@ class Source(ABC):
     samples: tuple[object, ...] | None = None
     key: str | None = None
     behind: tuple[str, ...] = ()
+    more: int = 0
     n_rows: int | None = None
     width: int
     rereadable: bool = True
@@ -87,7 +89,7 @@ class Source(ABC):
 
     def take_after(self, source: Source) -> None:
         """Be like another source, but for what its rows are."""
-        columns = ("names", "annotations", "views", "groups", "behind", "width", "named")
+        columns = ("names", "annotations", "views", "groups", "behind", "more", "width", "named")
         for name in (*columns, "rereadable", "held", "shared", "title", "files"):
             setattr(self, name, getattr(source, name))
 
@@ -103,6 +105,11 @@ class Source(ABC):
             there = f"the columns are {listed(self.all_names)}"
             hint = f"did you mean {' or '.join(map(repr, close))}?" if close else there
             raise DataError(f"{self.title} has no column {name!r} ({role}); {hint}")
+
+    def check_names(self) -> None:
+        twice = repeated(self.names or ())
+        if twice is not None:
+            raise DataError(f"{self.title} names two columns {twice!r}: rename one")
 
     def places(self, names: Sequence[str]) -> IntArray:
         """Column numbers of names."""
@@ -239,11 +246,6 @@ class FileSource(Source):
         state = self.path.stat()
         return state.st_size, state.st_mtime_ns
 
-    def check_names(self) -> None:
-        twice = repeated(self.names or ())
-        if twice is not None:
-            raise DataError(f"{self.title} names two columns {twice!r}: rename one")
-
 
 class ArraySource(Source):
     """A matrix in memory."""
@@ -264,39 +266,6 @@ class ArraySource(Source):
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return {}
-
-
-class ColumnSource(Source):
-    """Named columns in memory, each (n,) numbers or texts."""
-
-    def __init__(
-        self, title: str, columns: Mapping[str, Column], views: Mapping[str, tuple[str, ...]] | None = None
-    ) -> None:
-        self.title, self.names, self.width, self.views = title, tuple(columns), len(columns), views or {}
-        self.columns, self.n_rows = columns, len(next(iter(columns.values()), ()))
-
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        chosen = {name: self.columns[name] for name in names}
-        return {
-            name: as_labels(values.tolist()) if name in written else plain_column(values)
-            for name, values in chosen.items()
-        }
-
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        yield stacked(self.read(self.chosen_names(columns)), self.title)
-
-
-def stacked(columns: Mapping[str, Column], title: str) -> Array:
-    """(n, p) of columns that are numbers; the first that is not is named."""
-    for name, values in columns.items():
-        if values.dtype.kind != "f":
-            large = "integers beyond 2**53, which floating point cannot represent"
-            kind = "text" if values.dtype.kind == "O" else large
-            raise DataError(
-                f"column {name!r} of {title} is not numeric ({kind}): leave it out (columns=, or views= by name), or encode it "
-                "as numbers first"
-            )
-    return np.column_stack(list(columns.values()))
 
 
 class BlockSource(Source):
@@ -323,13 +292,30 @@ class BlockSource(Source):
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
 
 
-class WithColumns(Source):
+class _Through(Source):
+    """What a source says of its columns, of which the rows are others."""
+
+    source: Source
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.source.not_numbers(self._own(names))
+
+    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return self.source.orders(self._own(names))
+
+    def _own(self, names: Sequence[str]) -> list[str]:
+        there = set(self.source.all_names)
+        return [name for name in names if name in there]
+
+
+class WithColumns(_Through):
     """A source and further columns that are in memory, values (n, k); they come last."""
 
     def __init__(self, source: Source, values: Array, names: Sequence[str]) -> None:
         self.take_after(source)
         self.source, self.values, self.added = source, values, tuple(names)
         self.width, self.behind = source.width + values.shape[1], (*source.behind, *names)
+        self.more = source.more + values.shape[1]
         self.names = None if source.names is None else (*source.names, *names)
         self.n_rows, self.samples, self.key, self.notes = source.n_rows, source.samples, source.key, source.notes
 
@@ -338,12 +324,6 @@ class WithColumns(Source):
         columns = self.source.read([name for name in names if name not in ours], written)
         columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
         return {name: columns[name] for name in names}
-
-    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
-        return self.source.not_numbers([name for name in names if name not in self.added])
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return self.source.orders([name for name in names if name not in self.added])
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         entries = len(self.values)
@@ -389,7 +369,7 @@ def in_step(parts: Sequence[tuple[Iterator[Array], Any]], uneven: Callable[[list
         done += len(out)
 
 
-class Kept(Source):
+class Kept(_Through):
     """The rows of a source that are wanted, keep (n,); None: those without gaps in the columns that are read, as they come.
 
     dropped : how many rows were left out when they were last read.
@@ -414,12 +394,6 @@ class Kept(Source):
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         columns = self.source.read(names, written)
         return columns if self._keep is None else {name: values[self._keep] for name, values in columns.items()}
-
-    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
-        return self.source.not_numbers(names)
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return self.source.orders(names)
 
 
 class JoinedSource(Source):
@@ -527,7 +501,7 @@ class DaskSource(Source):
 
         joined = copy(self)
         joined._added = [*self._added, *(da.from_array(column, chunks=2**20) for column in values.T)]
-        joined.width = self.width + values.shape[1]
+        joined.width, joined.more = self.width + values.shape[1], self.more + values.shape[1]
         joined.names = None if self.names is None else (*self.names, *names)
         joined.behind = (*self.behind, *names)
         return joined

@@ -15,7 +15,7 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.data.align import align_labels
 from richcomponents.data.cells import Column, is_number
-from richcomponents.data.sources.arrays import SampleSource, modalities
+from richcomponents.data.sources.arrays import modalities
 from richcomponents.data.sources.base import Source, in_step
 from richcomponents.data.table import as_matrix, is_label, repeated
 from richcomponents.errors import CapacityError, DataError
@@ -182,7 +182,7 @@ def beside(parts: Mapping[str, Source], key: str | None, how: str = "inner") -> 
 
 def modalities_beside(path: Path) -> Source:
     """The modalities of an h5mu file, the samples that all of them have in common, and what the file says of these."""
-    parts, samples = modalities(path), SampleSource(path)
+    parts, samples = modalities(path)
     rest = f"of {path.name}"
     labels = {rest: samples.samples or (), **{name: part.samples or () for name, part in parts.items()}}
     found = align_labels(labels, "inner")  # in the file's own order

@@ -10,15 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import narwhals.stable.v1 as nw
-import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.align import counts_rows, join_views
 from richcomponents.data.cells import Column, declared_orders, frame_columns
-from richcomponents.data.sources.arrays import MatrixSource
-from richcomponents.data.sources.base import Annotated, ArraySource, Source, blocks_of, in_step, obsm_names
+from richcomponents.data.sources.base import Annotated, ArraySource, Source
 from richcomponents.data.table import as_frame, as_matrix, column_names, not_numeric, sample_index
-from richcomponents.errors import DataError
 
 
 class FrameSource(Source):
@@ -61,43 +58,6 @@ class FrameSource(Source):
 
 def _is_number(kind: Any) -> bool:
     return bool(kind.is_numeric() or kind == nw.Boolean)
-
-
-class AnnDataSource(Annotated):
-    """An AnnData in memory. parts : "X" and what else its columns are of, layer:name or obsm:name."""
-
-    shared = False
-
-    def __init__(self, adata: Any, parts: Sequence[str] = ("X",)) -> None:
-        self._adata, self._parts = adata, tuple(parts)
-        self.samples, self.n_rows = tuple(adata.obs_names), int(adata.n_obs)
-        own = tuple(map(str, adata.var_names))
-        self.groups = {"X": own} | {f"layer:{name}": tuple(f"{name}:{v}" for v in own) for name in adata.layers}
-        held = {key: getattr(adata.obsm[key], "columns", adata.obsm[key].shape[1]) for key in adata.obsm}
-        self.groups |= {f"obsm:{key}": obsm_names(str(key), columns, own) for key, columns in held.items()}
-        self.names = tuple(name for part in parts for name in self.groups[part])
-        self.width, self._matrices = len(self.names), [self._matrix(part) for part in parts]
-        self.held = all(isinstance(matrix.values, np.ndarray) for matrix in self._matrices)  # sparse ones stay sparse
-        self.describe(adata.obs.columns)
-
-    def _obs(self, columns: list[Any]) -> Any:
-        return self._adata.obs[columns]
-
-    def _matrix(self, part: str) -> MatrixSource:
-        kind, _, name = part.partition(":")
-        matrix = self._adata.X if part == "X" else (self._adata.layers if kind == "layer" else self._adata.obsm)[name]
-        if matrix is None:
-            raise DataError("the AnnData has no X: name a layer in views=, such as 'layer:counts'")
-        return MatrixSource(as_matrix(matrix) if hasattr(matrix, "columns") else matrix)
-
-    def including(self, groups: Sequence[str]) -> AnnDataSource:
-        new = [name for name in groups if name in self.groups and name not in self._parts]
-        return AnnDataSource(self._adata, (*self._parts, *dict.fromkeys(new))) if new else self
-
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        return in_step(
-            blocks_of(self._matrices, columns), lambda seen: DataError("the matrices have different lengths")
-        )
 
 
 class TablesSource(Annotated, ArraySource):

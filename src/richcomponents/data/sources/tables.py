@@ -1,7 +1,7 @@
 """Text tables, .csv, .tsv, .tab and .txt (also gzipped): the one reader of delimited text.
 
-The file is cut into pieces that end where a row ends, the quotes of a piece are checked, and pyarrow splits it into cells; of
-these only the columns asked for are made numbers. The rules, for whoever reads:
+The quotes of all rows are checked once, and pyarrow reads the file a block at a time; only the columns asked for are made
+numbers. The rules, for whoever reads:
 
 - UTF-8, with or without a byte order mark; rows end in LF or CRLF; empty lines are skipped.
 - Commas, semicolons or tabs separate cells: the one that stands in the first line.
@@ -21,7 +21,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,28 +47,8 @@ from richcomponents.errors import DataError
 
 _BYTES = 2**24
 _LONGEST = 2**27  # bytes of a row: a quote that is never closed must not take the whole file into memory
-_QUOTE, _LF, _CR = b'"\n\r'
 _MARK = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Whole rows. line : the number of its first line in the file; starts : where rows begin; empty : where empty lines do."""
-
-    text: bytes
-    line: int
-    starts: IntArray
-    empty: IntArray
-    quotes: IntArray
-
-    def line_at(self, place: int) -> int:
-        return self.line + self.text.count(b"\n", 0, place)
-
-    def after(self, row: int) -> _Piece:
-        """Without the first rows; quotes of a whole row come in pairs."""
-        at = int(self.starts[row]) if row < len(self.starts) else len(self.text)
-        empty, quotes = (places[places >= at] - at for places in (self.empty, self.quotes))
-        return _Piece(self.text[at:], self.line_at(at), self.starts[row:] - at, empty, quotes)
+_QUOTED = re.compile(rb'"[^"]*"')
 
 
 class DelimitedSource(FileSource):
@@ -76,14 +56,15 @@ class DelimitedSource(FileSource):
 
     def __init__(self, path: Path, header: bool | None = None) -> None:
         super().__init__(path)
-        self._mark = self.mark()
-        piece = next((piece for piece in self._pieces(2**18) if len(piece.starts)), None)
-        if piece is None:
+        self._mark, self._longest, self._count = self.mark(), -1, 0
+        rows = ((line, text) for line, text in self._rows() if text)
+        self._line, text = next(rows, (0, b""))
+        if not text:
             raise DataError(f"{path.name} is empty")
-        if re.fullmatch(rb'"?sep=.?"?', self._line(piece, 0)):
+        if re.fullmatch(rb'"?sep=.?"?', text):
             raise self._damaged(1, "it tells Excel what separates cells, and names no columns: remove that line")
-        self._separator = self._find_separator(piece)
-        first = self._cells(piece, 0)
+        self._separator = self._find_separator(text, rows)
+        first = self._names_in(text)
         if header is None and all(is_missing(cell) or is_number(cell) for cell in first):
             shown = ", ".join(first[:5]) + ", ..." * (len(first) > 5)
             raise DataError(
@@ -92,28 +73,31 @@ class DelimitedSource(FileSource):
                 "on the command line), or put column names there"
             )
         self._header, self.width = header is not False, len(first)
+        self._skipped = self._line - 1 + (1 + text.count(b"\n") if self._header else 0)  # lines above the first row
         if self._header:
             self.names = tuple(first)
             self.check_names()
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        chosen = range(self.width) if columns is None else columns.tolist()
-        for piece, cells in self._cells_of(chosen):
-            out = np.empty((len(piece.starts), len(chosen)))
+        chosen, done = range(self.width) if columns is None else columns.tolist(), 0
+        for cells in self._batches(chosen):
+            out = np.empty((len(cells[0]), len(chosen)))
             for j, column in enumerate(cells):
                 values = numbers(column)
                 if values is None:
-                    raise self._text_in(piece, chosen[j], column)
+                    row = first_word(column)
+                    raise self._text_in(done + row, chosen[j], column[row].as_py())
                 out[:, j] = values
+            done += len(out)
             yield out
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         import pyarrow
 
-        pieces = [cells for _, cells in self._cells_of(self.places(names).tolist())]
+        batches = list(self._batches(self.places(names).tolist()))
         columns: dict[str, Column] = {}
         for i, name in enumerate(names):
-            cells = pyarrow.chunked_array([piece[i] for piece in pieces], pyarrow.binary())
+            cells = pyarrow.chunked_array([batch[i] for batch in batches], pyarrow.binary())
             values = None if name in written else numbers(cells)
             try:
                 columns[name] = words(cells) if values is None else values
@@ -123,91 +107,104 @@ class DelimitedSource(FileSource):
                 ) from error
         return columns
 
-    def _cells_of(self, columns: Sequence[int]) -> Iterator[tuple[_Piece, list[Any]]]:
-        """Pieces of the table and, of each, these columns as pyarrow arrays of bytes."""
+    def _batches(self, columns: Sequence[int]) -> Iterator[list[Any]]:
+        """These columns as pyarrow arrays of bytes, some rows at a time."""
         import pyarrow as arrow
         from pyarrow import csv as reader
 
         labels = [str(j) for j in range(self.width)]
         wanted = [labels[j] for j in columns]
-        bad: list[Any] = []
-
-        def refuse(row: Any) -> str:
-            bad.append(row)
-            return "error"
-
-        first = True
-        for piece in self._pieces(_BYTES):
-            if first and len(piece.starts):
-                piece, first = piece.after(int(self._header)), False
-            if not len(piece.starts):
-                continue
-            self._check_quotes(piece)
-            # pyarrow drops a byte order mark wherever it begins to read; only that of the file is none of its text
-            text = _MARK + piece.text if piece.text.startswith(_MARK) else piece.text
+        rows, done = self._check(), 0
+        with self._bytes() as file:
             try:
-                table = reader.read_csv(
-                    arrow.BufferReader(text),
-                    reader.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=labels),
-                    reader.ParseOptions(delimiter=self._separator, newlines_in_values=True, invalid_row_handler=refuse),
+                batches = () if not rows else reader.open_csv(
+                    file,
+                    reader.ReadOptions(
+                        use_threads=False, block_size=max(_BYTES, self._longest + 2), column_names=labels,
+                        skip_rows=self._skipped,
+                    ),
+                    reader.ParseOptions(delimiter=self._separator, newlines_in_values=True),
                     reader.ConvertOptions(
                         column_types=dict.fromkeys(wanted, arrow.binary()), include_columns=wanted or labels[:1]
                     ),
-                )
+                )  # fmt: skip
+                for batch in batches:
+                    done += batch.num_rows
+                    if batch.num_rows:
+                        yield [batch.column(label) for label in wanted]
             except arrow.ArrowInvalid as error:
-                raise self._ragged(piece, bad, error) from error
-            if table.num_rows != len(piece.starts):
-                raise self._damaged(piece.line, f"{len(piece.starts)} rows begin here, {table.num_rows} were read")
-            yield piece, [table.column(label).combine_chunks() for label in wanted]
+                raise self._ragged(error) from error
         if self.mark() != self._mark:
             raise DataError(f"{self.path.name} changed while it was read: read a file that nobody writes to")
+        if done != rows:
+            raise DataError(f"{self.path.name} is damaged: {rows} rows begin in it, {done} were read")
 
-    # ---- bytes into whole rows
+    # ---- rows as bytes, and what is wrong with them
 
-    def _pieces(self, size: int) -> Iterator[_Piece]:
-        """The file, cut where rows end; size : bytes that are read at a time."""
-        held, line = b"", 1
+    def _bytes(self) -> Any:
+        return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")
+
+    def _rows(self) -> Iterator[tuple[int, bytes]]:
+        """Every row, without its line end, and the number of its first line; an empty line is an empty row."""
+        held, odd, size, number, quoted = list[bytes](), 0, 0, 0, 0
         try:
-            with gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb") as file:
-                while part := file.read(size):
-                    held = (held + part).removeprefix(_MARK) if line == 1 else held + part
-                    quotes, ends = _row_ends(held)
-                    if len(ends) and (cut := int(ends[-1]) + 1):
-                        yield self._piece(held[:cut], line, quotes[quotes < cut], ends)
-                        line += held.count(b"\n", 0, cut)
-                        held = held[cut:]
-                    elif len(held) > _LONGEST:
-                        at = int(quotes[-1]) if len(quotes) % 2 else 0
-                        what = "a quote is opened and never closed" if len(quotes) % 2 else "the line is too long"
-                        raise self._damaged(line + held.count(b"\n", 0, at), what)
+            with self._bytes() as file:
+                while line := file.readline(_LONGEST):
+                    number += 1
+                    held.append(line.removeprefix(_MARK) if number == 1 else line)
+                    if count := line.count(b'"'):
+                        odd, quoted = (odd + count) % 2, number
+                    size += len(line)
+                    if size >= _LONGEST:
+                        what = "a quote is opened and never closed" if odd else "the line is too long"
+                        raise self._damaged(quoted if odd else number, what)
+                    if not odd:
+                        yield self._row(b"".join(held), number + 1 - len(held))
+                        held, size = [], 0
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{self.path.name} is damaged, or not what its name says: {error}") from error
-        if held.strip(b"\r\n"):
-            quotes, ends = _row_ends(held)
-            if len(quotes) % 2:
-                raise self._damaged(line + held.count(b"\n", 0, int(quotes[-1])), "a quote is opened and never closed")
-            yield self._piece(held, line, quotes, np.append(ends, len(held)))
+        if odd:
+            raise self._damaged(quoted, "a quote is opened and never closed")
 
-    def _piece(self, text: bytes, line: int, quotes: IntArray, ends: IntArray) -> _Piece:
-        raw = np.frombuffer(text, dtype=np.uint8)
-        starts = np.concatenate([[0], ends[:-1] + 1])
-        lengths = ends - starts
-        if text.count(b"\r") != text.count(b"\r\n"):
-            lone = np.flatnonzero((raw == _CR) & (np.append(raw[1:], 0) != _LF))
-            lone = lone[np.searchsorted(quotes, lone) % 2 == 0]
-            if len(lone):
-                at = line + text.count(b"\n", 0, int(lone[0]))
-                raise self._damaged(at, "a carriage return alone ends it: save the file with line ends LF or CRLF")
-        if b"\r" in text:
-            lengths = lengths - ((lengths > 0) & (raw[np.maximum(ends - 1, 0)] == _CR))
-        return _Piece(text, line, starts[lengths > 0], starts[lengths == 0], quotes)
+    def _row(self, text: bytes, line: int) -> tuple[int, bytes]:
+        text = text.removesuffix(b"\n").removesuffix(b"\r")
+        if b"\r" in text and b"\r" in _QUOTED.sub(b"", text):
+            raise self._damaged(line, "a carriage return alone ends it: save the file with line ends LF or CRLF")
+        return line, text
 
-    # ---- rules
+    def _check(self) -> int:
+        """How many rows there are, all of whose quotes stand around whole cells; each row is looked at once."""
+        if self._longest >= 0:
+            return self._count
+        sign = self._separator.encode()
+        cell = re.compile(rb'(?<![^%b])"[^"]*(?:""[^"]*)*"(?![^%b])' % (sign, sign))
+        longest = count = 0
+        for line, text in self._rows():
+            if not text and self.width == 1 and count:
+                what = "empty; in a table of one column that may be a missing value: write NA, or remove it"
+                raise self._damaged(line, what)
+            longest, count = max(longest, len(text)), count + bool(text)
+            if b'"' in text and line > self._skipped:
+                rest = cell.sub(lambda found: b"\n" * found[0].count(b"\n"), text)
+                if b'"' in rest:
+                    what = 'a quote inside a cell (5" for 5 in?): put the cell in quotes and write its own quotes twice'
+                    raise self._damaged(line + rest.count(b"\n", 0, rest.index(b'"')), what)
+                for found in cell.finditer(text) if b"\n" in text else ():
+                    ends = found[0].count(b"\n")
+                    if ends and found[0].count(sign) == (self.width - 1) * ends:
+                        raise self._damaged(
+                            line + text.count(b"\n", 0, found.start()),
+                            f"a quote is opened that is closed {ends} lines below, with whole rows between: remove the quotes, "
+                            "or the line ends inside that cell",
+                        )
+        self._longest, self._count = longest, count - self._header
+        return self._count
 
-    def _find_separator(self, piece: _Piece) -> str:
-        first, second = (re.sub(rb'"[^"]*"', b"", self._line(piece, row)) for row in (0, 1))
+    def _find_separator(self, first: bytes, others: Iterator[tuple[int, bytes]]) -> str:
+        first = _QUOTED.sub(b"", first)
         signs = [sign for sign in (b",", b";", b"\t") if sign in first]
         if len(signs) > 1:
+            second = _QUOTED.sub(b"", next(others, (0, b""))[1])
             signs = [sign for sign in signs if first.count(sign) == second.count(sign)]
             if len(signs) != 1:
                 raise DataError(
@@ -216,52 +213,15 @@ class DelimitedSource(FileSource):
                 )
         return signs[0].decode() if signs else ","
 
-    def _line(self, piece: _Piece, row: int) -> bytes:
-        bounds = [*piece.starts[row : row + 2].tolist(), len(piece.text)]
-        return piece.text[bounds[0] : bounds[1]].rstrip(b"\r\n") if row < len(piece.starts) else b""
-
-    def _cells(self, piece: _Piece, row: int) -> list[str]:
-        """The cells of a row of names, blanks around them left out."""
-        line = piece.line_at(int(piece.starts[row]))
+    def _names_in(self, text: bytes) -> list[str]:
+        """The cells of the first row, blanks around them left out."""
         try:
-            text = self._line(piece, row).decode("utf-8")
-            cells = next(csv.reader([text], delimiter=self._separator, skipinitialspace=True, strict=True))
+            cells = next(csv.reader([text.decode()], delimiter=self._separator, skipinitialspace=True, strict=True))
         except UnicodeDecodeError as error:
-            raise self._not_utf8(line) from error
+            raise self._not_utf8(self._line) from error
         except (csv.Error, StopIteration) as error:
-            raise self._damaged(line, f"it cannot be read: {error}") from error
+            raise self._damaged(self._line, f"it cannot be read: {error}") from error
         return [cell.strip() for cell in cells]
-
-    def _check_quotes(self, piece: _Piece) -> None:
-        if self.width == 1 and len(piece.empty):
-            at = piece.line_at(int(piece.empty[0]))
-            what = "empty; in a table of one column that may be a missing value: write NA, or remove it"
-            raise self._damaged(at, what)
-        if not len(piece.quotes):
-            return
-        raw = np.frombuffer(piece.text, dtype=np.uint8)
-        opens, closes = piece.quotes[0::2], piece.quotes[1::2]
-        twice = opens[1:] == closes[:-1] + 1  # a quote inside a quoted cell
-        low, high = opens[np.append(True, ~twice)], closes[np.append(~twice, True)]
-        sign = ord(self._separator)
-        before = np.where(low > 0, raw[np.maximum(low - 1, 0)], _LF)
-        behind = np.where(high + 1 < len(raw), raw[np.minimum(high + 1, len(raw) - 1)], _LF)
-        stray = ((before != sign) & (before != _LF)) | ~np.isin(behind, (sign, _LF, _CR))
-        if stray.any():
-            what = 'a quote inside a cell (5" for 5 in?): put the cell in quotes and write its own quotes twice'
-            raise self._damaged(piece.line_at(int(low[np.argmax(stray)])), what)
-        lines = np.searchsorted(np.flatnonzero(raw == _LF), np.stack([low, high]))
-        for cell in np.flatnonzero(lines[0] != lines[1]):
-            inside = piece.text[low[cell] : high[cell]]
-            ends = inside.count(b"\n")
-            if inside.count(self._separator.encode()) == (self.width - 1) * ends:
-                raise self._damaged(
-                    piece.line_at(int(low[cell])),
-                    f"a quote is opened that is closed {ends} lines below, with whole rows between: remove the quotes, or "
-                    "the line ends inside that cell",
-                )
-
-    # ---- what is wrong, and where
 
     def _damaged(self, line: int, what: str) -> DataError:
         return DataError(f"{self.path.name}, line {line}: {what}")
@@ -269,18 +229,19 @@ class DelimitedSource(FileSource):
     def _not_utf8(self, line: int) -> DataError:
         return DataError(f"{self.path.name}, line {line} is not text in UTF-8: save it as CSV in UTF-8")
 
-    def _ragged(self, piece: _Piece, bad: list[Any], error: Exception) -> DataError:
-        if not bad or bad[0].number is None or not 0 < bad[0].number <= len(piece.starts):
-            return DataError(f"{self.path.name} cannot be read: {error}")
-        line = piece.line_at(int(piece.starts[bad[0].number - 1]))
-        return self._damaged(line, f"{bad[0].actual_columns} cells, the first line has {self.width}")
+    def _ragged(self, error: Exception) -> DataError:
+        for line, text in self._rows():
+            cells = _QUOTED.sub(b"", text).count(self._separator.encode()) + 1
+            if text and cells != self.width:
+                return self._damaged(line, f"{cells} cells, the first line has {self.width}")
+        return DataError(f"{self.path.name} cannot be read: {error}")
 
-    def _text_in(self, piece: _Piece, column: int, cells: Any) -> DataError:
-        row = first_word(cells)
-        cell = cells[row].as_py()
-        line = piece.line_at(int(piece.starts[row]))
+    def _text_in(self, row: int, column: int, cell: bytes) -> DataError:
+        """row : among those of numbers."""
+        lines = (line for line, text in self._rows() if text)
+        line = next(islice(lines, row + self._header, None), 0)
         try:
-            shown = cell.decode("utf-8")
+            shown = cell.decode()
         except UnicodeDecodeError:
             return self._not_utf8(line)
         name = repr(self.names[column]) if self.names is not None else column
@@ -295,16 +256,6 @@ class DelimitedSource(FileSource):
             f"{self.path.name} is not a table of numbers in these columns: column {name} holds {shown[:40]!r} in line "
             f"{line}{what}"
         )
-
-
-def _row_ends(text: bytes) -> tuple[IntArray, IntArray]:
-    """Where the quotes and those line feeds are that stand outside of quotes."""
-    raw = np.frombuffer(text, dtype=np.uint8)
-    ends = np.flatnonzero(raw == _LF)
-    if b'"' not in text:
-        return np.zeros(0, dtype=np.int64), ends
-    quotes = np.flatnonzero(raw == _QUOTE)
-    return quotes, ends[np.searchsorted(quotes, ends) % 2 == 0]
 
 
 class ParquetSource(FileSource):
