@@ -248,8 +248,8 @@ def check_claims(settings: Settings, curves: Curves) -> list[Claim]:
         claim(
             "When many samples are available, a higher-degree polynomial approximation can be used to reduce this bias.",
             ["degree"],
-            "mean squared distance from the coefficients of the sigmoid itself on true samples smaller at the largest degree than "
-            f"at the smallest, and {paired} (on true samples it is the bias of the polynomial alone)",
+            "mean squared distance from the coefficients of the sigmoid itself on true samples smaller at the largest degree "
+            f"than at the smallest, and {paired} (on true samples it is the bias of the polynomial alone)",
             lambda: look.degrees(),
         ),
         claim(
@@ -263,8 +263,8 @@ def check_claims(settings: Settings, curves: Curves) -> list[Claim]:
             "As the strength of the perturbation increases, RCA performs significantly better than the benchmarks, "
             "especially in the Ising model.",
             strengths,
-            f"at the largest strength mean error below those of naive and of CCA (1 and 5 variates), each by itself, and {paired}; "
-            "and it has grown less (growth is shown)",
+            f"at the largest strength mean error below those of naive and of CCA (1 and 5 variates), each by itself, and "
+            f"{paired}; and it has grown less (growth is shown)",
             lambda: look.growths(strengths),
         ),
         claim(
@@ -280,8 +280,8 @@ def check_claims(settings: Settings, curves: Curves) -> list[Claim]:
             "The empirical results are robust to other choices of S3 that we have tried, e.g. multivariate Gaussian or mixture "
             "of Gaussians.",
             ["s3"],
-            f"N = 1000, good A: RCA is better than naive and CCA (1 and 5 variates), each by itself, with uniform S3 and with the "
-            f"other, by {paired}, and its mean error with the other is at most {CLOSE:g} times that with uniform S3",
+            f"N = 1000, good A: RCA is better than naive and CCA (1 and 5 variates), each by itself, with uniform S3 and with "
+            f"the other, by {paired}, and its mean error with the other is at most {CLOSE:g} times that with uniform S3",
             lambda: look.other_noises("s3"),
         ),
         claim(
