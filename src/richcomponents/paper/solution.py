@@ -206,10 +206,10 @@ def extraction_of(solution: object, key: Key, rows: Array) -> Extraction:
 def coefficients_of(solution: Any, key: Key, outcome: Outcome, view: slice, *, shared: bool) -> Coefficients:
     """Section 4.1: beta = E[S S']^-1 E[Y S], where E[Y S] = E[Y U] of the view that S is written in: Y depends on S only.
 
-    solution : of two views or many; view : its columns; shared : whether S is in other views, too. Of log-odds, which Section
-    4.2 has other formulas for, those on the best linear prediction of S. `residualised` is least squares on what the other views
-    leave (`stand_in`); nothing is weighed against it. Both moments are over n - 1. Errors by the jackknife: A, Cov(S) and E[Y S]
-    are those without each block.
+    solution : of two views or many; view : its columns; shared : whether S is in other views, too. Of log-odds, which
+    Section 4.2 has other formulas for, those on the best linear prediction of S. `residualised` is least squares on what the
+    other views leave (`stand_in`); nothing is weighed against it. Both moments are over n - 1. Errors by the jackknife: A,
+    Cov(S) and E[Y S] are those without each block.
     """
     own, rows, y = np.asarray(solution.covariance(key)), outcome.rows, outcome.y
     n = np.append(outcome.n, outcome.kept @ outcome.weight)[:, None]
