@@ -19,7 +19,9 @@ from richcomponents import DataError
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reproduction", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("paper"), help="the folder (default: paper)")
-    parser.add_argument("--panel", action="append", default=[], help="a..k, s3, kernel or biomarkers; may be repeated")
+    parser.add_argument(
+        "--panel", action="append", default=[], help="a..k, s3, kernel, degree or biomarkers; may be repeated"
+    )
     parser.add_argument("--full", action="store_true", help="all repeats, not only the first of them (minutes)")
     parser.add_argument("--data", type=Path, help="biomarkers: CSV of markers, rows are people (.gz too)")
     parser.add_argument("--pheno", type=Path, help="biomarkers: CSV that says who is ill")

@@ -1,9 +1,10 @@
-"""Stochastic gradients that the paper's are compared with: exact ones of true samples, and its Taylor polynomial on what the
-library extracts."""
+"""Stochastic gradients that the paper's are compared with: exact ones of true samples, and its polynomials on what the library
+extracts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from scipy.special import expit
 
 from reproduction.settings import Array
 from richcomponents import Component
-from richcomponents.paper.gradient import LogisticLikelihood, logistic_steps
+from richcomponents.paper.gradient import LogisticLikelihood
 from richcomponents.paper.ising import pair_gradient
 from richcomponents.paper.steps import SGDResult, robbins_monro, sgd
 
@@ -39,7 +40,7 @@ def exact_logistic(
 ) -> tuple[SGDResult, LogisticLikelihood]:
     """Mini-batch logistic regression on true samples (n, d), centred if there is an intercept: the sigmoid itself.
 
-    The same coordinates and steps as `polynomial_sgd`, so that the two trajectories can be laid over each other.
+    The same coordinates and steps as `polynomial_logistic`, so that the two trajectories can be laid over each other.
     """
     n, d = samples.shape
     second = samples.T @ samples / n
@@ -47,13 +48,62 @@ def exact_logistic(
     frame = LogisticLikelihood.of(empty, np.zeros(d), 0.0, alpha=alpha, fit_intercept=fit_intercept)
     design = samples @ frame.root
 
-    def gradient(theta: Array, rows: IntArray) -> Array:
-        a, q = frame.split(theta)
-        gap = expit(a + design[rows] @ q) - y[rows]
-        by_q = design[rows].T @ gap / len(rows) + frame.root.T @ (frame.penalty * (frame.root @ q))
-        return np.concatenate([[gap.mean()], by_q]) if fit_intercept else by_q
+    def gradient(at: Array, rows: IntArray) -> Array:
+        gap = expit(at[0] + design[rows] @ at[1:]) - y[rows]
+        by_q = design[rows].T @ gap / len(rows) + frame.root.T @ (frame.penalty * (frame.root @ at[1:]))
+        return np.append(gap.mean() * fit_intercept, by_q)
 
-    return logistic_steps(gradient, frame, n, batch_size, n_steps, random_state, None), frame
+    return _logistic_steps(gradient, frame, n, batch_size, n_steps, random_state), frame
+
+
+def polynomial_logistic(
+    likelihood: LogisticLikelihood,
+    residual: Array,
+    y: Array,
+    *,
+    batch_size: int = 100,
+    n_steps: int = 1000,
+    random_state: int = 0,
+) -> SGDResult:
+    """The same along the gradient of the cubic with everything but A measured on a mini-batch.
+
+    residual : (n, d), stands in for s in Cov(s, y); y : (n,) of 0 and 1; the component of the likelihood reads its cumulants
+    off the same n rows (ContrastiveRCA.component_on_rows). The products of cumulants of one batch in E[s w^3] = k4 + 3 k2 k2
+    have a bias of order 1 / batch_size.
+    """
+    part, root = likelihood.component, likelihood.root
+
+    def gradient(at: Array, rows: IntArray) -> Array:
+        level = float(y[rows].mean())
+        cross = residual[rows].T @ (y[rows] - level) / max(len(rows) - 1, 1)
+        with_y = np.append(level, root.T @ (cross + level * part.mean))
+        batch = part.measured_on(part.source.take(rows), 4)  # type: ignore[union-attr]
+        return -replace(likelihood, component=batch, with_y=with_y).gradient(at)
+
+    return _logistic_steps(gradient, likelihood, len(y), batch_size, n_steps, random_state, likelihood.confine)
+
+
+def _logistic_steps(
+    gradient: Callable[[Array, IntArray], Array],
+    frame: LogisticLikelihood,
+    n: int,
+    batch_size: int,
+    n_steps: int,
+    random_state: int,
+    projection: Callable[[Array], Array] = lambda at: at,
+) -> SGDResult:
+    """In the coordinates (a, q) the largest curvature is 1/4, at zero; where the signal is strong it falls, here by 4."""
+    k = frame.root.shape[1]
+    return sgd(
+        gradient,
+        np.zeros(1 + k),
+        n,
+        batch_size=batch_size,
+        n_steps=n_steps,
+        step_size=robbins_monro(1 / 16, 1 / 4, excess=(int(frame.intercept) + k) / min(batch_size, n)),
+        projection=projection,
+        random_state=random_state,
+    )
 
 
 def composite_likelihood(S: Array, edges: IntArray, couplings: Array) -> tuple[float, Array]:
@@ -125,7 +175,7 @@ def _steps(
         n,
         batch_size=batch_size,
         n_steps=n_steps,
-        step_size=robbins_monro(0.0, degree + ridge) if degree else 0.1,
+        step_size=robbins_monro(0.0, max(degree, 1) + ridge),
         projection=lambda J: np.clip(J, -MOST, MOST),
         random_state=random_state,
     )

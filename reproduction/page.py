@@ -186,7 +186,8 @@ def _numbers(settings: Settings, curves: Curves, name: str, case: str) -> str:
         for method, c in held.items()
     ]
     count = max(int(curve.count.max()) for curve in held.values())
-    about = f"{settings.mixings.get(case, case)}: mean ± standard deviation (standard error), repeats: {count}"
+    data = f"{case}, simulated labs" if name == "biomarkers" else f"simulated data, {settings.mixings.get(case, case)}"
+    about = f"{data}: mean ± standard deviation (standard error), repeats: {count}"
     where = ", ".join(f"{x:g}" for x in residualising(curves, name, case))
     note = (
         f"Here RCA is residualising at {AXIS_NAMES[panel.x]} = {where}: by default it is V as covariates in most draws."

@@ -38,6 +38,7 @@ AXIS_NAMES = {
     "n": "samples N",
     "strength": "perturbation sd(S2) / sd(S1)",
     "step": "SGD step",
+    "degree": "degree of the polynomial",
     "scale": "scale of the lab biases",
 }
 _DEPTH = 6  # cells of a row of the joined figure

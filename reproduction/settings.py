@@ -23,8 +23,8 @@ Array = NDArray[np.float64]
 class Panel:
     """One panel of the figure.
 
-    x : "n" (sample size), "strength" (sd(S2) / sd(S1)), "step" (of a gradient descent) or "scale" (of lab biases);
-    values : where it is measured; designs : what the rows' column `case` may hold, and the options of
+    x : "n" (sample size), "strength" (sd(S2) / sd(S1)), "step" (of a gradient descent), "degree" (of a polynomial) or "scale"
+    (of lab biases); values : where it is measured; designs : what the rows' column `case` may hold, and the options of
     datasets.make_contrastive for it; repeats : {"quick", "full"} draws.
     """
 

@@ -334,6 +334,17 @@ def test_no_errors_are_explained(data):
     assert "fit(X) does" in own.notes()[0]
 
 
+def test_a_climb_without_an_interior_maximum_is_told(rng):
+    """Too few steps; and a likelihood that bends upwards."""
+    S = rng.standard_t(5, size=(200, 2)) + 1.0
+    for function, steps in ((student, 1), (lambda theta, s: s @ theta + np.sum(theta**2), 5)):
+        learner = rc.ComponentLikelihood(function, start=np.zeros(2), max_iter=steps)
+        with pytest.warns(rc.SpecificationWarning, match="no interior maximum: raise max_iter="):
+            stopped = learner.fit_clean(S)
+        assert not stopped.fit_.converged
+    assert "no interior maximum" in stopped.summary()
+
+
 @pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 def test_what_is_not_identified_has_no_end():
     views = rc.datasets.make_contrastive(1000, d=3, S1="regression", S2="gaussian", S3="gaussian", random_state=0)

@@ -43,7 +43,7 @@ def population() -> Extraction:
 def test_one_cross_cumulant_is_equation_three(population):
     n = len(population.U)
     close(population.second * (n - 1) / n, exact(S1, 2))
-    close(population.third * ((n - 1) * (n - 2)) / n**2, exact(S1, 3))
+    close(population.cumulant(3) * ((n - 1) * (n - 2)) / n**2, exact(S1, 3))
     close(population.mean, S1.mean(axis=0))
 
 
@@ -60,7 +60,7 @@ def test_the_tensors_are_those_of_the_reference():
     (terms,) = cross_terms(every[:, :3], every[:, 3:], data.A, np.linalg.inv(data.A))["S1"].alternatives
     source = CumulantSource(Moments.of(data.X, 4))
     close(found.second, source.tensor(terms, 2))
-    close(found.third, source.tensor(terms, 3))
+    close(found.cumulant(3), source.tensor(terms, 3))
 
 
 def test_fourth_cumulants_are_unbiased_ones():

@@ -40,19 +40,23 @@ def test_the_likelihood_climbs_the_same_gradient(component):
     mean = float(PROBABILITY.mean())
     cross = S1.T @ PROBABILITY / len(S1) - mean * S1.mean(axis=0)
     likelihood = LogisticLikelihood.of(component, cross, mean, fit_intercept=False)
-    q = np.linalg.solve(likelihood.root, THETA)
+    q = np.append(0.0, np.linalg.solve(likelihood.root, THETA))
     gap = PROBABILITY - sigmoid_series(3)(S1 @ THETA)
-    np.testing.assert_allclose(likelihood.gradient(q), likelihood.root.T @ (S1.T @ gap / len(S1)), atol=1e-9)
+    expected = np.append(0.0, likelihood.root.T @ (S1.T @ gap / len(S1)))
+    np.testing.assert_allclose(likelihood.gradient(q), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("options", [{"approximation": "chebyshev"}, {"method": "paper"}])
-def test_where_the_bound_binds_it_is_warned_of(options):
+def test_where_the_bound_binds_it_is_warned_of_and_there_is_no_interval(options):
     rng = np.random.default_rng(0)
     S1, S2, S3 = rng.uniform(-1, 1, (3, 5000, 1))
     y = (rng.uniform(size=5000) < expit(-6 * S1[:, 0])).astype(int)
     model = rc.ComponentLogisticRegression(rca=rc.ContrastiveRCA(views=1, A=[[1.0]]), **options)
     with pytest.warns(rc.SpecificationWarning, match="no maximum within its range"):
         model.fit(np.hstack([S1 + S2, S2 + S3]), y)
+    assert abs(model.coef_[0, 0]) < 4  # the truth is -6
+    assert model.coefficients_ is None
+    assert "nan" not in str(model.summary())
 
 
 def test_the_bound_grows_with_the_degree():

@@ -62,6 +62,34 @@ def test_two_views_answer_as_many(data, one, many):
         np.testing.assert_allclose(sets.residualised_, pair.residualised_, rtol=1e-8)
 
 
+def test_intervals_cover():
+    """95% intervals of the coefficients, 60 draws: the jackknife's errors include those of A."""
+    held = []
+    for seed in range(60):
+        draw = rc.datasets.make_contrastive(3000, d=D, S2="skewed", A="good", random_state=100 + seed)
+        table = regression(rc.ContrastiveRCA(views=D, method="paper"), "S1").fit(draw.X, draw.y).coefficients_
+        held.append((table.low <= draw.beta) & (draw.beta <= table.high))
+    assert 0.92 <= np.mean(held) <= 0.98
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
+def test_orders_below_l_are_refused_as_by_compute_cumulant():
+    """Of all subsets of three views: L = 3. Covariances, which the paper has not there either, are those of least squares."""
+    draw = rc.datasets.make_views(5000, 3, 2, kinds="exponential", random_state=0)
+    model = rc.RCA(views=draw.views, method="paper").fit(draw.X)
+    views = {view: draw.X[:, columns] for view, columns in draw.views.items()}
+    linear = rc.paper.find_linear(views)
+    for q, component in model.components_.items():
+        for refused in (
+            lambda q=q: rc.paper.compute_cumulant(views, linear, q, 2),
+            lambda component=component: component.standard_error(2, np.ones(2)),
+        ):
+            with pytest.raises(rc.DataError, match="takes 3 slots"):
+                refused()
+        third = rc.paper.compute_cumulant(views, linear, q, 3)
+        np.testing.assert_allclose(component.cumulant(3), third, rtol=1e-6, atol=1e-6 * np.abs(third).max())
+
+
 def test_log_odds_have_errors_that_include_those_of_A():
     data = rc.datasets.make_contrastive(N, d=D, S1="logistic", S2="skewed", A="good", random_state=2)
     errors = {}

@@ -15,7 +15,7 @@ def quadratic(x):
 
 def test_the_whole_table_in_one_batch_is_gradient_descent(rng):
     x = rng.normal(size=(50, 3))
-    found = sgd(quadratic(x), np.zeros(3), 50, batch_size=1000, n_steps=30, step_size=0.2, random_state=0)
+    found = sgd(quadratic(x), np.zeros(3), 50, batch_size=1000, n_steps=30, step_size=lambda t: 0.2, random_state=0)
     expected = np.stack([(1 - 0.8**t) * x.mean(axis=0) for t in range(31)])
     np.testing.assert_allclose(found.trajectory, expected, atol=1e-13)
     np.testing.assert_allclose(found.theta, expected[16:].mean(axis=0), atol=1e-13)
@@ -29,7 +29,15 @@ def test_one_pass_with_steps_one_over_t_is_the_mean(rng):
 
 def test_every_row_is_read_once_per_pass():
     seen = []
-    sgd(lambda theta, rows: seen.append(rows) or theta, np.zeros(1), 1050, batch_size=100, n_steps=20, random_state=1)
+    sgd(
+        lambda theta, rows: seen.append(rows) or theta,
+        np.zeros(1),
+        1050,
+        batch_size=100,
+        n_steps=20,
+        step_size=lambda t: 1.0,
+        random_state=1,
+    )
     for one in (seen[:10], seen[10:]):
         rows = np.concatenate(one)
         assert len(np.unique(rows)) == 1000
@@ -59,13 +67,16 @@ def test_steps_of_robbins_and_monro():
 
 
 def test_a_projection_keeps_a_diverging_gradient_bounded():
-    found = sgd(lambda theta, rows: -(theta**3), np.ones(2), 10, n_steps=50, step_size=1.0, projection=ball(2.0))
+    found = sgd(
+        lambda theta, rows: -(theta**3), np.ones(2), 10, n_steps=50, step_size=lambda t: 1.0, projection=ball(2.0)
+    )
     assert np.linalg.norm(found.trajectory, axis=1).max() <= 2 + 1e-12
+    assert found.confined > 0.9
     with pytest.raises(FloatingPointError, match="projection"), np.errstate(over="ignore", invalid="ignore"):
-        sgd(lambda theta, rows: -(theta**3), np.ones(2), 10, n_steps=50, step_size=1.0)
+        sgd(lambda theta, rows: -(theta**3), np.ones(2), 10, n_steps=50, step_size=lambda t: 1.0)
 
 
 @pytest.mark.parametrize("wrong", ["batch_size", "n_steps"])
 def test_impossible_numbers(wrong):
     with pytest.raises(ValueError, match=wrong):
-        sgd(lambda theta, rows: theta, np.ones(2), 10, **{wrong: 0})
+        sgd(lambda theta, rows: theta, np.ones(2), 10, step_size=lambda t: 1.0, **{wrong: 0})

@@ -147,6 +147,38 @@ def test_growth_with_strength_is_compared_with_the_benchmarks():
     assert claim_verdicts(found) == {"paper_known": "holds", "paper": "fails", "known": "fails", "rca": "holds"}
 
 
+def test_each_benchmark_is_judged_by_itself():
+    """Better than naive only is a third of each setting, and two thirds where both CCAs are beaten."""
+    for beaten, expected in ((("naive",), 1), (("cca", "cca5"), 2)):
+
+        def error(x: float, m: str, beaten: tuple[str, ...] = beaten) -> float:
+            return 1.0 + x if m in beaten else 1.0 if m == "rca" else 0.5
+
+        rows = [r for name in "hij" for r in panel_rows(name, error)] + panel_rows("s3", error)
+        found = claims(rows)
+        assert found["As the strength of the perturb"].verdict("rca") == f"{6 * expected} of 18"
+        assert found["The empirical results are robu"].verdict("rca") == f"{10 * expected} of 30"
+    kernel = panel_rows("kernel", lambda x, m: {"cca": 0.9, "kernel_cca": 9.0}.get(m, 1.0))
+    assert claims(kernel)["Performing CCA (or kernel CCA)"].verdict("rca") == "5 of 10"
+
+
+def test_the_floor_is_the_same_learner_on_true_samples():
+    """The paper's learner is 1.2 on true samples, and 2.2 is close to that; for ours the floor is 1, and 2.2 is not."""
+    rows = [r for name in "hij" for r in panel_rows(name, lambda x, m: GOOD[m] if "true" in m else 2.2)]
+    rows = [{**r, "value": r["value"] / (1.2 if r["method"] in ("naive", "cca") else 1.0)} for r in rows]
+    weak = claim_verdicts(claims(rows)["At close to 0, most of the sig"])
+    assert weak == {"paper_known": "holds", "paper": "holds", "known": "fails", "rca": "fails"}
+
+
+def test_a_higher_degree_is_judged_by_pairs():
+    def error(x: float, m: str) -> float:
+        return 1.0 if m == "paper" else 1 / x
+
+    claim = claims(panel_rows("degree", error))["When many samples are availabl"]
+    assert claim_verdicts(claim) == {"paper_known": "holds", "paper": "fails", "known": "holds", "rca": "holds"}
+    assert claim.evidence[0].numbers["true samples"] == "0.33 → 0.2"
+
+
 def test_gradient_steps_and_what_remains_of_the_error():
     ends = {"true": 0.1, "paper_true": 0.5, "paper_known": 0.52, "paper": 3.0, "known": 0.5, "rca": 0.5, "default": 0.2}
 
@@ -174,7 +206,7 @@ def test_the_benchmarks_are_judged_from_a_thousand_samples_on():
     stays = all_sizes(lambda x, m: max(1.0, 1000 / x))
     assert claims(stays)["This was not the case for the "].verdict("benchmarks") == "holds"
     falling = all_sizes(lambda x, m: 1000 / x if m == "cca" else 1.0)
-    assert claims(falling)["This was not the case for the "].verdict("benchmarks") == "fails"
+    assert claims(falling)["This was not the case for the "].verdict("benchmarks") == "10 of 20"  # naive does not fall
 
 
 def test_A_is_compared_with_regressing_one_view_on_the_other():
@@ -199,7 +231,7 @@ def test_other_noises_and_kernel_cca():
     rows += panel_rows("s3", lambda x, m: GOOD[m] * (3.0 if m == "known" else 1.0), gaussian)
     found = claims(rows + panel_rows("kernel", error))
     robust = claim_verdicts(found["The empirical results are robu"])
-    assert robust == {"paper_known": "holds", "paper": "fails", "known": "5 of 10", "rca": "holds"}
+    assert robust == {"paper_known": "holds", "paper": "fails", "known": "15 of 30", "rca": "holds"}
     poor = claim_verdicts(found["Performing CCA (or kernel CCA)"])
     assert poor == {"paper_known": "holds", "paper": "fails", "known": "holds", "rca": "holds"}
 
@@ -237,8 +269,6 @@ def test_every_claim_has_a_verdict_in_every_variant_once_all_panels_ran():
 
     rows = [r for name, panel in SETTINGS.panels.items() for r in panel_rows(name, error, panel.cases or ["mine"])]
     for claim in check_claims(SETTINGS, curves_of(rows)):
-        if claim.where == "no panel":
-            continue
         verdicts = claim_verdicts(claim)
         assert set(verdicts) in ({"benchmarks"}, set(VARIANTS))
         assert "not measured" not in verdicts.values()

@@ -60,7 +60,7 @@ def test_the_page_holds_everything_and_loads_nothing_else(finished):
     shown = set(re.findall(r'(?:src|href)=["\']?([^"\' >]*)', page))
     assert shown == {
         "figures/figure-1.png",
-        *(f"figures/panel-{name}.png" for name in ("a", "f", "h", "k", "s3", "kernel", "biomarkers")),
+        *(f"figures/panel-{name}.png" for name in ("a", "f", "h", "k", "s3", "kernel", "degree", "biomarkers")),
     }
     assert all((finished / name).stat().st_size > 5000 for name in shown)
     for text in ("Even with just 100 samples", "Claim by variant", "not measured", "settings.toml", "seed"):

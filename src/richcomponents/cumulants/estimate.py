@@ -207,8 +207,8 @@ class Estimate(Tabular):
             shown[f"[{self.level:.0%} interval]"] = _bracketed(table["low"], table["high"])
         if self.positive:
             ratio, low, high = (np.ravel(x) for x in self.odds_ratios.values())
-            limits = [f"[{a:.4g}, {b:.4g}]" for a, b in zip(low, high, strict=True)]
-            shown[f"odds ratio of {self.positive}"] = [f"{r:.4g} {ends}" for r, ends in zip(ratio, limits, strict=True)]
+            each = zip(ratio, _bracketed(low, high, ".4g"), strict=True)
+            shown[f"odds ratio of {self.positive}"] = [f"{r:.4g} {ends}".rstrip() for r, ends in each]
         head = [*[""] * len(labels[0] if labels else ("",)), *(titles.get(t, t) for t in shown)]
         rows = [[*label, *(cells[i] for cells in shown.values())] for i, label in enumerate(labels)]
         return [head, *(rows[:_MOST] if self.value.ndim > 1 else rows)]
@@ -240,8 +240,8 @@ def _texts(values: Array, title: str) -> list[str]:
     return ["" if np.isnan(x) else f"{x:{form}}" for x in values]
 
 
-def _bracketed(low: Array, high: Array) -> list[str]:
-    form = _form(np.concatenate([low, high]))
+def _bracketed(low: Array, high: Array, form: str = "") -> list[str]:
+    form = form or _form(np.concatenate([low, high]))
     return ["" if np.isnan(a) else f"[{a:{form}}, {b:{form}}]" for a, b in zip(low, high, strict=True)]
 
 

@@ -23,7 +23,7 @@ from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_cla
 from richcomponents.pair.diagnostics import Diagnostics
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
 from richcomponents.pair.two_views import Target
-from richcomponents.paper.solution import PaperSolution, solve_paper
+from richcomponents.paper.solution import PaperSolution
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 
 _KEYS = ("S1", "S2", "S3")
@@ -191,7 +191,7 @@ class ContrastiveRCA(ComponentAnalysis):
             rank = max(0, int(rank) - fit.class_part.rank)
         given = rank, self.A, self.order
         if self.method == "paper":
-            return solve_paper(data, fit.design.places(), _KEYS, given)
+            return PaperSolution.of(data, fit.design.places(), _KEYS, given)
         errors = _of_both_views(self.errors)
         return solve_pair(self._space(data, fit.design, rank), _KEYS, *given, self.random_state, errors)
 

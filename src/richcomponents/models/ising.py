@@ -47,8 +47,9 @@ class ComponentIsing(AloneLearner):
     method : {"auto", "likelihood", "paper"}
         "likelihood": maximises m'J - log Z(J), m the extracted pair moments; log Z by summing out one node at a time where
         the graph allows, else by Gibbs chains.
-        "paper": composite likelihood with its gradient expanded as in Ge and Zou; biased for couplings above about 0.3 at any
-        sample size, and without fields.
+        "paper": composite likelihood with its gradient expanded as in Ge and Zou, of pair moments (s^2 = 1), less noisy than
+        the fourth cumulants of :func:`richcomponents.paper.contrastive_ising`; biased for couplings above about 0.3, at
+        any sample size, and without fields.
         "auto": the couplings whose E[s s'] fits all second moments in coordinates that whiten what is left of the view given
         the others, where their errors are even (S1, S3; up to 1500 edges; else "likelihood"). From true spins, "likelihood".
 

@@ -14,7 +14,7 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
-from richcomponents.errors import DataError
+from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.inference.draws import Draws, shrink
 from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
 from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, maximise, sandwich
@@ -24,6 +24,7 @@ from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column
 
 _AT_REST = 0.1  # standard errors that a Newton step may still move theta by
+_NO_MAXIMUM = "theta is no interior maximum: raise max_iter= or, where the likelihood has none, add ridge="
 
 
 @dataclass(eq=False, repr=False)
@@ -68,8 +69,8 @@ class ComponentLikelihood(OutcomeLearner):
         How log_likelihood is differentiated by theta; "jax" for functions written with jax.numpy.
     ridge : float or array (p,)
         Penalty ridge |theta|^2 / 2.
-    n_restarts, restart_scale : int, float
-        For several maxima: further starts, `start` plus Gaussians of this standard deviation.
+    max_iter, n_restarts, restart_scale : int, int, float
+        Steps of a climb; for several maxima further starts, `start` plus Gaussians of this standard deviation.
     random_state : int or None
     names : sequence of str, optional
         Of the parameters.
@@ -110,6 +111,7 @@ class ComponentLikelihood(OutcomeLearner):
     degree: int = 3
     gradient: str = "differences"
     ridge: Any = 0.0
+    max_iter: int = 2000
     n_restarts: int = 0
     restart_scale: float = 1.0
     random_state: int | None = 0
@@ -193,9 +195,7 @@ class ComponentLikelihood(OutcomeLearner):
     def _start(self) -> Array:
         """Where to begin; all parameters are looked at here."""
         if not callable(self.log_likelihood):
-            raise ValueError(
-                "log_likelihood must be a function (theta, s) -> one number per sample, or (theta, s, y) for fit(X, y)"
-            )
+            raise ValueError("log_likelihood must be a function (theta, s) -> (m,), or (theta, s, y) for fit(X, y)")
         if self.start is None:
             raise ValueError("start= says where to begin and how many parameters there are: give an array (p,)")
         start = np.array(self.start, dtype=np.float64)
@@ -248,10 +248,12 @@ class ComponentLikelihood(OutcomeLearner):
         return part, np.column_stack([samples, outcome.y + outcome.mean])
 
     def _climb(self, mean: MomentMean | SampleMean, start: Array) -> LikelihoodFit:
-        named = ("ridge", "n_restarts", "restart_scale", "random_state")
+        named = ("ridge", "max_iter", "n_restarts", "restart_scale", "random_state")
         return maximise(mean, start, **{name: getattr(self, name) for name in named})
 
     def _set(self, found: LikelihoodFit) -> None:
+        if not (found.converged and found.mu > 0):
+            warn_user(_NO_MAXIMUM, SpecificationWarning)
         self.fit_, self.theta_, self.coefficients_ = found, found.theta, None
         self.coef_ = self.theta_  # by the name that all outcome learners share
         self._no_errors, self.trust_ = "", 1.0
@@ -264,14 +266,12 @@ class ComponentLikelihood(OutcomeLearner):
             return "a penalty pulls the parameters towards zero, and an interval around them would not cover the truth"
         if len(self.theta_) > SMALL:
             return f"there are more than {SMALL} parameters"
-        if not self.fit_.mu > 0:
-            return "the log-likelihood is flat, or bends upwards, in some direction of the parameters"
-        return ""
+        return "" if self.fit_.mu > 0 else _NO_MAXIMUM
 
     def _keep_errors(self, found: Estimate, gradient: Array, H: Array) -> bool:
         """Unless theta is where its gradient is not zero, and first order says nothing."""
         if np.any(np.abs(np.linalg.solve(H, gradient)) > _AT_REST * found.standard_error):
-            self._no_errors = "theta is no maximum: the climb did not converge"
+            self._no_errors = _NO_MAXIMUM
             return False
         self.coefficients_ = replace(found, names=self._names(None))
         return True

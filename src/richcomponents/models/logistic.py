@@ -18,7 +18,9 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.models.design import is_column
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.rca import ComponentAnalysis
-from richcomponents.paper.gradient import LogisticLikelihood, fit_polynomial, polynomial_sgd
+from richcomponents.paper.experiments import contrastive_logistic
+from richcomponents.paper.gradient import LogisticLikelihood, fit_polynomial
+from richcomponents.paper.solution import extraction_of
 
 
 class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignore[misc]
@@ -46,8 +48,9 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         treated, ... against control, no, false, healthy, normal, untreated, ...), else the second in natural order, numbers as
         numbers (1 of 0 and 1, "10" of "9" and "10"); summary() says which.
     method : {"auto", "paper"}
-        "paper": stochastic gradients of the cubic, everything but A measured on mini-batches of 100 rows (Ge and Zou, Section
-        5), whatever `approximation` says; nothing is protected. It needs rows.
+        "paper": :func:`richcomponents.paper.contrastive_logistic` (Ge and Zou, Section 5), whatever `approximation` says, on
+        k_t(S1) by equation (3) with the A of `rca` (equation (2), with method="paper" there, too), from rows of two views. As
+        there E[S1] = 0: no intercept, no penalty (alpha), no protection; a bound, as the cubic's likelihood has no maximum.
 
     Attributes
     ----------
@@ -57,7 +60,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     classes_ : array (2,), class_counts_ : array (2,) or None
         The labels sorted as scikit-learn does, and how many rows hold each. predict_proba has its columns in this order and
         decision_function is positive for classes_[1], whichever class is positive_. No counts without rows.
-    residualised_, trust_, coefficients_, rca_, component_ : as in :class:`ComponentGLM`; errors are those of "auto"
+    residualised_, trust_, coefficients_ (errors of "auto"; None at a bound), rca_, component_ : as in :class:`ComponentGLM`
 
     Examples
     --------
@@ -122,10 +125,10 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         super()._learn(model, first, target, y, grouped=grouped)
         if self.approximation == "auto" and self.method == "auto":
             return self
-        theta, intercept = self._from_rows(model, first, target)
+        theta, intercept, bound = self._from_rows(model, first, target)
         self._set(theta[None], np.array([intercept]))
-        if self.coefficients_ is not None:
-            self.coefficients_ = replace(self.coefficients_, value=theta)
+        found = None if bound else self.coefficients_
+        self.coefficients_ = None if found is None else replace(found, value=theta)
         return self
 
     def _from_sums(self, outcome: Outcome) -> Self:
@@ -142,7 +145,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         if self._set_classes(np.array([0, 1]), np.array([round(n) - positive, positive]))[1] == 0:
             cross, p = -cross, 1 - p
         self.simple_ = "residualised"
-        theta, intercept = self._polynomial(LogisticLikelihood.of(self.component_, cross, p, **self._options))
+        theta, intercept, _ = self._polynomial(self.component_, cross, p)
         return self._set_alone(theta, intercept, None)
 
     @property
@@ -184,7 +187,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         if self.approximation == "auto":
             theta, intercept = _from_cumulants(component, with_y, float(mean), **self._options)
         else:
-            theta, intercept = self._polynomial(LogisticLikelihood.of(component, with_y, float(mean), **self._options))
+            theta, intercept, _ = self._polynomial(component, with_y, float(mean))
         return self._set_alone(theta, intercept, theta)
 
     # ---- fitting
@@ -200,37 +203,33 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     def _wanted(self, labels: list[Any]) -> Any:
         return self.positive
 
-    def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, y: Array) -> tuple[Array, float]:
-        """theta (d,) and the intercept from the polynomial likelihood; R stands in for S1 in Cov(S1, y).
-
-        Cumulants come from the state or from the rows, whichever is cheaper; for mini-batches from the rows.
-        """
-        plain = model.residual(outcome, self.component)
-        cross = plain.T @ (y - y.mean()) / outcome.free
+    def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, y: Array) -> tuple[Array, float, bool]:
+        """theta (d,), the intercept, and whether they are those of the bound. R stands in for S1 in Cov(S1, y), but not in the
+        paper's; cumulants come from the state or from the rows, whichever is cheaper."""
         if self.method == "paper":
-            on_rows = model.component_on_rows(outcome, self.component)
-            likelihood = LogisticLikelihood.of(on_rows, cross, float(y.mean()), **self._options)
-            intercept, theta = likelihood.coefficients(polynomial_sgd(likelihood, plain, y).theta)
-            return theta, float(intercept)
+            solution, key = model.fitted_.solution, model.fitted_.key(self.component)
+            path = contrastive_logistic(extraction_of(solution, key, outcome.rows), y)
+            return path.theta, 0.0, path.confined > 0.5
+        cross = model.residual(outcome, self.component).T @ (y - y.mean()) / outcome.free
         order = int(self.degree) + 1
         check_order(order)
         component = model.component_for_gradients(outcome, self.component, order)
-        return self._polynomial(LogisticLikelihood.of(component, cross, float(y.mean()), **self._options))
+        return self._polynomial(component, cross, float(y.mean()))
 
-    def _polynomial(self, likelihood: LogisticLikelihood) -> tuple[Array, float]:
-        intercept, theta = likelihood.coefficients(fit_polynomial(likelihood, degree=int(self.degree)))
-        return theta, float(intercept)
+    def _polynomial(self, component: Component, cross: Array, mean: float) -> tuple[Array, float, bool]:
+        likelihood = LogisticLikelihood.of(component, cross, mean, **self._options)
+        found = fit_polynomial(likelihood, degree=int(self.degree))
+        intercept, theta = likelihood.coefficients(found)
+        return theta, float(intercept), likelihood.is_bound(found, int(self.degree))
 
     # ---- words
 
     def title(self) -> str:
         """What was learned, in a line."""
         kind = "" if self.approximation == "auto" else f"{self.approximation} polynomial of degree {self.degree}; "
-        kind = "the paper's cubic, stochastic gradients; " if self.method == "paper" else kind
-        return (
-            f"Logistic regression on {self.component_.name} ({kind}alpha = {self.alpha:g}); {self._contrast_words()}; "
-            f"intercept {self.intercept_[0]:.4f}"
-        )
+        kind = "the paper's cubic, stochastic gradients" if self.method == "paper" else f"{kind}alpha = {self.alpha:g}"
+        level = f"intercept {self.intercept_[0]:.4f}"
+        return f"Logistic regression on {self.component_.name} ({kind}); {self._contrast_words()}; {level}"
 
     def unfitted(self) -> Self:
         """A clone with the class that was taken as positive."""

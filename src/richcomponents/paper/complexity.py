@@ -12,7 +12,7 @@ sigma_A).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, log10
 
@@ -102,26 +102,13 @@ def two_view_complexity(
     True
     """
     _check(order, radius, accuracy)
-    sigma = _smallest(unfold(cross_cumulant(V, U, U, U, unbiased=unbiased)))
-    sigma_A, norm = _smallest(A), max(1.0, _largest(A))
-    bound, size, inverse, inverse_A = order * _log(order * radius), _log(radius), -_log(sigma), -_log(sigma_A)
-    mixing = 2 * _log(norm) + 4 * size + 2 * inverse
-    of_cumulants = _ten_to(mixing + _log(norm) + bound + 2 * inverse_A) + _ten_to(inverse_A)
-    samples = 2 * (bound + 5 * _log(norm) + 8 * size + 2 * inverse + 2 * inverse_A - _log(accuracy))
-    return SampleComplexity(
-        sigma,
-        sigma_A,
-        norm,
-        radius,
-        order,
-        accuracy,
-        2,
-        3,
-        2,
-        of_mixing=_ten_to(mixing),
-        of_cumulants=of_cumulants,
-        log10_samples=max(samples, 0.0),
-    )
+    sigma, (sigma_A, norm) = _smallest(unfold(cross_cumulant(V, U, U, U, unbiased=unbiased))), _scales([A])
+    a, R, s, s_A, eta = map(_log, (norm, radius, sigma, sigma_A, accuracy))
+    bound, mixing = order * _log(order * radius), 2 * a + 4 * R - 2 * s
+    of_cumulants = _ten_to(mixing + a + bound - 2 * s_A) + _ten_to(-s_A)
+    samples = max(2 * (bound + 5 * a + 8 * R - 2 * s - 2 * s_A - eta), 0.0)
+    about = sigma, sigma_A, norm, radius, order, accuracy
+    return SampleComplexity(*about, 2, 3, 2, _ten_to(mixing), of_cumulants, samples)
 
 
 def set_complexity(
@@ -157,30 +144,16 @@ def set_complexity(
     t = L + 1 if order is None else order
     _check(t, radius, accuracy)
     sources = [compute_cumulant(views, linear, member, L + 1, unbiased=unbiased) for member in system]
-    sigma = min(_smallest(unfold(tensor)) for tensor in sources)
-    sigma_A = min(map(_smallest, linear.transforms.values()))
-    norm = max(1.0, *map(_largest, linear.transforms.values()))
-    grown, size, inverse_A = _log(norm), (L + 1) * _log(L * radius), -_log(sigma_A)
-    inverted = 2 * L * inverse_A - 2 * _log(sigma)
-    mixing = (L + 1) * grown + size + inverted
+    sigma, (sigma_A, norm) = min(_smallest(unfold(tensor)) for tensor in sources), _scales(linear.transforms.values())
+    a, LR, s, s_A, p = map(_log, (norm, L * radius, sigma, sigma_A, members))
+    inverted = (L + 1) * LR - 2 * L * s_A - 2 * s
+    mixing = (L + 1) * a + inverted  # eps_A(1)
     for _ in range(q - 1):
-        of_last = _log(L) + mixing + L * grown + size + 2 * inverse_A
-        mixing = of_last + _log(members) + (2 * L + 2) * grown + size + inverted
-    exponent = q * (L + t) * (_log(members * L) + _log(radius) + grown + inverse_A - _log(sigma))
-    return SampleComplexity(
-        sigma,
-        sigma_A,
-        norm,
-        radius,
-        t,
-        accuracy,
-        L,
-        members,
-        q,
-        of_mixing=_ten_to(mixing),
-        of_cumulants=_ten_to(exponent),
-        log10_samples=max(2 * (exponent - _log(accuracy)), 0.0),
-    )
+        mixing += _log(L) + L * a + (L + 1) * LR - 2 * s_A + p + (2 * L + 2) * a + inverted
+    exponent = q * (L + t) * (p + LR + a - s_A - s)
+    about = sigma, sigma_A, norm, radius, t, accuracy
+    samples = max(2 * (exponent - _log(accuracy)), 0.0)
+    return SampleComplexity(*about, L, members, q, _ten_to(mixing), _ten_to(exponent), samples)
 
 
 def longest_chain(system: SetSystem) -> int:
@@ -221,5 +194,7 @@ def _smallest(matrix: Array) -> float:
     return float(np.linalg.svd(matrix, compute_uv=False)[-1]) if rows >= columns else 0.0
 
 
-def _largest(matrix: Array) -> float:
-    return float(np.linalg.svd(matrix, compute_uv=False)[0])
+def _scales(matrices: Iterable[Array]) -> tuple[float, float]:
+    """Smallest singular value and spectral norm of them all, the norm at least one."""
+    every = list(matrices)
+    return min(map(_smallest, every)), max(1.0, *(float(np.linalg.norm(one, 2)) for one in every))

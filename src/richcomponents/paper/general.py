@@ -27,7 +27,7 @@ Columns = Mapping[str, IntArray]
 Gauge = Mapping[Subset, str]
 
 _SIGNS, _LEVEL = 400, 0.95  # draws of noise, and their quantile that singular values have to exceed
-_ZERO = 1e-8  # standardised cumulants are of order one unless they vanish: far above round-off
+_ZERO = 1e-8  # cumulants of white columns are of order one unless they vanish: far above round-off
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ def linear_of_cumulants(
     """The same from cumulants of one order r >= L + 1.
 
     columns : {view: its columns}; gauge : {subset: the view in which its transformation is the identity};
-    zero : standardised cumulants below this count as none, and the component as absent (an absolute scale: a relative one
-    would pass on round-off).
+    zero : cumulants of white columns below this, in root mean square, count as none, and the component as absent (an absolute
+    scale: a relative one would pass on round-off).
     without : the cumulants of a sample without each of its blocks, at least two of them. "M = 0 (or sigma_min(M) is too small)"
     then means, for components of several views, no larger than noise makes the singular values of nothing: if all of them are,
     S = 0; by the paper's assumption that M is zero or has full rank one that is larger tells that the component is there.
@@ -176,7 +176,8 @@ def linear_of_cumulants(
         first = support + (gauge[q],) * (order - 1 - len(support))
         unfolded = [_unfolded(*sample, present, columns, gauge, q, first) for sample in samples]
         own, slots = [M[gauge[q]] for M in unfolded], (*first, gauge[q])
-        directions = own[0].shape[1] if _standardised(cumulants, columns, own[0], slots) >= zero else 0
+        size = float(np.sqrt(np.mean(_white(cumulants, columns, own[0], slots) ** 2)))
+        directions = own[0].shape[1] if size >= zero else 0
         if directions and without and len(q) > 1:  # a view's own component is always there
             directions = _beyond_noise(cumulants, columns, own, slots)
             blurred += [q] if 0 < directions < own[0].shape[1] else []
@@ -227,16 +228,6 @@ def _white(cumulants: Cumulants, columns: Columns, unfolded: Array, slots: Subse
     maps = {view: whitening(cumulants.tensor(columns[view], columns[view]))[0].T for view in set(slots)}
     tensor = unfolded.reshape([len(columns[view]) for view in slots])
     return unfold(multilinear(tensor, *(maps[view] for view in slots)))
-
-
-def _standardised(cumulants: Cumulants, columns: Columns, unfolded: Array, slots: Subset) -> float:
-    """Root mean square of a cross-cumulant of columns of variance one."""
-    deviation = np.sqrt(cumulants.moments.variances)
-    inverse = np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1.0), 0.0)
-    rows = np.ones(1)
-    for view in slots[:-1]:
-        rows = np.outer(rows, inverse[columns[view]]).ravel()
-    return float(np.sqrt(np.mean((rows[:, None] * unfolded * inverse[columns[slots[-1]]]) ** 2)))
 
 
 def _remainder(

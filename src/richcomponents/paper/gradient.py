@@ -2,25 +2,24 @@
 
 The meta-algorithm itself, for any likelihood, is :mod:`richcomponents.learning.likelihood`. Here the sigmoid is replaced by a
 polynomial, so that beside moments of the component only Cov(s, y) and E[y] are needed; the log-likelihood is climbed by
-deterministic steps of 1 / (2 H) (Lemma 4.1) or by stochastic gradients over mini-batches of rows, as in Section 5.
+deterministic steps of 1 / (2 H) (Lemma 4.1). The stochastic gradients of Section 5 are in :mod:`.experiments`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 from scipy.special import expit
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
-from richcomponents.components import Component, RowSource
+from richcomponents.components import Component
 from richcomponents.errors import SpecificationWarning, warn_user
 from richcomponents.learning.solvers import proximal_steps
-from richcomponents.paper.steps import SGDResult, ball, robbins_monro, sgd
+from richcomponents.paper.steps import ball
 
 CHEBYSHEV = (0.5, 0.245, 0.0, -0.014)
 """The paper's approximation of the sigmoid by Chebyshev polynomials of degree three: 0.5 + 0.245 z - 0.014 z^3."""
@@ -31,11 +30,11 @@ INTERVAL = 1.85
 MAX_VARIANCE = 1.5
 """The cubic's likelihood is unbounded: theta'Cov theta stays below this, and for higher degrees below `largest_variance`."""
 
-_AT_THE_BOUND = 1 - 1e-6
-_BOUND = (
+BOUND = (
     "the likelihood of the polynomial in place of the sigmoid has no maximum within its range: the coefficients are those of "
     "the bound on the variance of coef'S, and too small. Use a higher degree, a larger alpha, or approximation='auto'"
 )
+"""What is warned of where steps end at the bound."""
 
 
 def gradient_error_bound(epsilon: float, mu: float) -> float:
@@ -81,16 +80,16 @@ def largest_variance(degree: int) -> float:
 class LogisticLikelihood:
     """The expected gradient E[(y - sigmoid(a + theta's)) (1, s)], with a polynomial for the sigmoid.
 
-    Its parameters are (a, q), or q alone without intercept, with theta = root q and root = (Cov + 4 P)^(-1/2), (d, k): there
-    the curvature at zero is 1/4 in all directions, and |q|^2 <= 1.5 keeps theta'Cov theta below 1.5.
+    Its parameters are (a, q), (1 + k,), with theta = root q and root = (Cov + 4 P)^(-1/2), (d, k): there the curvature at zero
+    is 1/4 in all directions, and |q|^2 <= 1.5 keeps theta'Cov theta below 1.5. Without intercept a stays zero.
 
     component : the moments that are used; with an intercept, those of the centred component.
-    both : (1 + k,) or (k,), E[y (1, root's)]. penalty (d,) : P, alpha times the variances of the columns, part of the gradient.
+    with_y : (1 + k,), E[y (1, root's)]. penalty (d,) : P, alpha times the variances of the columns, part of the gradient.
     """
 
     component: Component
     root: Array
-    both: Array
+    with_y: Array
     penalty: Array
     intercept: bool
 
@@ -102,47 +101,31 @@ class LogisticLikelihood:
         used = component.centred() if fit_intercept else component
         penalty = alpha * np.diag(component.covariance)
         root = whitening(component.covariance + 4 * np.diag(penalty))[0].T
-        return cls(used, root, np.zeros(0), penalty, fit_intercept).observed(cross, mean)
-
-    def observed(self, cross: Array, mean: float) -> LogisticLikelihood:
-        """The same model with other Cov(s, y) and E[y], such as those of a mini-batch."""
-        along = self.root.T @ (cross + mean * self.component.mean)
-        return replace(self, both=np.concatenate([[mean], along]) if self.intercept else along)
-
-    def split(self, parameters: Array) -> tuple[float, Array]:
-        """(a, q)."""
-        return (float(parameters[0]), parameters[1:]) if self.intercept else (0.0, parameters)
+        return cls(used, root, np.append(mean, root.T @ (cross + mean * used.mean)), penalty, fit_intercept)
 
     def coefficients(self, parameters: Array) -> tuple[Array, Array]:
         """Intercepts (...,) at the mean of `component` and theta (..., d)."""
-        a = parameters[..., 0] if self.intercept else np.zeros(parameters.shape[:-1])
-        return np.asarray(a), np.asarray(parameters[..., int(self.intercept) :] @ self.root.T)
+        return parameters[..., 0], np.asarray(parameters[..., 1:] @ self.root.T)
 
     def confine(self, parameters: Array, degree: int = 3) -> Array:
         """The nearest (a, q) with |a| <= INTERVAL and |q|^2 <= largest_variance: beyond, the polynomials mean nothing."""
-        a, q = self.split(parameters)
-        q = ball(float(np.sqrt(largest_variance(degree))))(q)
-        return np.concatenate([[min(max(a, -INTERVAL), INTERVAL)], q]) if self.intercept else q
+        inside = ball(float(np.sqrt(largest_variance(degree))))
+        return np.append(np.clip(parameters[0], -INTERVAL, INTERVAL), inside(parameters[1:]))
 
     def is_bound(self, parameters: Array, degree: int = 3) -> bool:
         """Whether they are what `confine` left of larger ones."""
-        a, q = self.split(parameters)
-        return bool(q @ q >= _AT_THE_BOUND * largest_variance(degree) or abs(a) >= _AT_THE_BOUND * INTERVAL)
+        larger = parameters * (1 + 1e-6)
+        return not np.array_equal(self.confine(larger, degree), larger)
 
-    def gradient(self, parameters: Array, component: Component | None = None, *, degree: int = 3) -> Array:
-        """At (a, q), with a polynomial of this degree, from projected moments of the component, or of another: a mini-batch."""
-        a, q = self.split(parameters)
-        theta = self.root @ q
-        c: Array = np.asarray(
-            sigmoid_series(degree)(Polynomial([a, 1.0])).coef, dtype=np.float64
-        )  # of powers of theta's
-        used = self.component if component is None else component
-        moments = used.projected_moments(theta, len(c))  # E[s (theta's)^k]
-        by_q = self.both[int(self.intercept) :] - self.root.T @ (c @ moments + self.penalty * theta)
-        if not self.intercept:
-            return np.asarray(by_q)
-        mean = c[0] + c[1:] @ (moments[: len(c) - 1] @ theta)
-        return np.concatenate([[self.both[0] - mean], by_q])
+    def gradient(self, parameters: Array, *, degree: int = 3) -> Array:
+        """At (a, q), with a polynomial of this degree, from projected moments of the component."""
+        a, theta = self.coefficients(parameters)
+        c = np.asarray(sigmoid_series(degree)(Polynomial([a, 1.0])).coef, dtype=np.float64)  # of powers of theta's
+        moments = self.component.projected_moments(theta, len(c))  # E[s (theta's)^k]
+        mean = c[0] + c[1:] @ (moments[:-1] @ theta)
+        slope = self.with_y - np.append(mean, self.root.T @ (c @ moments + self.penalty * theta))
+        slope[0] *= self.intercept
+        return np.asarray(slope)
 
 
 def fit_polynomial(likelihood: LogisticLikelihood, *, degree: int = 3) -> Array:
@@ -153,65 +136,11 @@ def fit_polynomial(likelihood: LogisticLikelihood, *, degree: int = 3) -> Array:
     """
     found = proximal_steps(
         lambda at: -likelihood.gradient(at, degree=degree),
-        np.zeros(len(likelihood.both)),
+        np.zeros(len(likelihood.with_y)),
         2.0,  # the lemma's 1 / (2 H), H = 1/4
         lambda at, _: likelihood.confine(at, degree),
         constant=True,
     ).theta
     if likelihood.is_bound(found, degree):
-        warn_user(_BOUND, SpecificationWarning)
+        warn_user(BOUND, SpecificationWarning)
     return found
-
-
-def polynomial_sgd(
-    likelihood: LogisticLikelihood,
-    residual: Array,
-    y: Array,
-    *,
-    batch_size: int = 100,
-    n_steps: int = 1000,
-    random_state: int = 0,
-) -> SGDResult:
-    """The paper's stochastic gradient: that of the cubic with everything but A measured on a mini-batch.
-
-    residual : (n, d), stands in for s in Cov(s, y); y : (n,) of 0 and 1; the component of the likelihood reads its cumulants
-    off the same n rows (ContrastiveRCA.component_on_rows). The products of cumulants of one batch in E[s w^3] = k4 + 3 k2 k2
-    have a bias of order 1 / batch_size.
-    """
-    source = likelihood.component.source
-    if not isinstance(source, RowSource):
-        raise TypeError("mini-batches need a component that reads rows: ContrastiveRCA.component_on_rows(X)")
-
-    def gradient(theta: Array, rows: IntArray) -> Array:
-        component = likelihood.component.measured_on(source.take(rows), 4)
-        level = float(y[rows].mean())
-        cross = residual[rows].T @ (y[rows] - level) / max(len(rows) - 1, 1)
-        return -likelihood.observed(cross, level).gradient(theta, component)
-
-    path = logistic_steps(gradient, likelihood, len(y), batch_size, n_steps, random_state, likelihood.confine)
-    if np.mean([likelihood.is_bound(theta) for theta in path.trajectory[n_steps // 2 :]]) > 0.5:
-        warn_user(_BOUND, SpecificationWarning)
-    return path
-
-
-def logistic_steps(
-    gradient: Callable[[Array, IntArray], Array],
-    frame: LogisticLikelihood,
-    n: int,
-    batch_size: int,
-    n_steps: int,
-    random_state: int,
-    projection: Callable[[Array], Array] | None,
-) -> SGDResult:
-    """In the coordinates (a, q) the largest curvature is 1/4, at zero; where the signal is strong it falls, here by 4."""
-    p = int(frame.intercept) + frame.root.shape[1]
-    return sgd(
-        gradient,
-        np.zeros(p),
-        n,
-        batch_size=batch_size,
-        n_steps=n_steps,
-        step_size=robbins_monro(1 / 16, 1 / 4, excess=p / min(batch_size, n)),
-        projection=projection,
-        random_state=random_state,
-    )

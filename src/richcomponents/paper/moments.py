@@ -72,11 +72,8 @@ def alternating_minimisation(
             if before - left <= 1e-12 * float(np.sum(flat**2)):
                 break
         if best is None or left < best[0]:
-            sign = np.where(
-                np.sum(one * two, axis=1) < 0, -1.0, 1.0
-            )  # a = +-z, b = +-z, and e has the product of signs
-            size = np.linalg.norm(factors[2], axis=1)
-            best = (left, _unit_rows(factors[2]) * sign[:, None], size)
+            sign = np.where(np.sum(one * two, axis=1) < 0, -1.0, 1.0)  # a = +-z, b = +-z: e has the product of signs
+            best = (left, _unit_rows(factors[2]) * sign[:, None], np.linalg.norm(factors[2], axis=1))
         if left < _FOUND:
             break
     assert best is not None

@@ -21,10 +21,12 @@ class SGDResult:
 
     theta : (p,), the mean of the iterates of the second half (Polyak and Juditsky 1992), less noisy than the last one.
     trajectory : (n_steps + 1, p), the start and the iterate after each step.
+    confined : the share of the steps of the second half that the projection took back.
     """
 
     theta: Array
     trajectory: Array
+    confined: float
 
 
 def robbins_monro(mu: float, H: float, excess: float = 0.0) -> Callable[[int], float]:
@@ -42,12 +44,7 @@ def robbins_monro(mu: float, H: float, excess: float = 0.0) -> Callable[[int], f
 
 def ball(radius: float) -> Callable[[Array], Array]:
     """The projection of (p,) onto |theta| <= radius."""
-
-    def project(theta: Array) -> Array:
-        length = float(np.linalg.norm(theta))
-        return theta if length <= radius else theta * (radius / length)
-
-    return project
+    return lambda theta: theta * min(1.0, radius / max(float(np.linalg.norm(theta)), 1e-300))
 
 
 def sgd(
@@ -57,62 +54,41 @@ def sgd(
     *,
     batch_size: int = 100,
     n_steps: int = 1000,
-    step_size: float | Callable[[int], float] = 0.1,
-    projection: Callable[[Array], Array] | None = None,
-    random_state: int | np.random.Generator | None = None,
+    step_size: Callable[[int], float],
+    projection: Callable[[Array], Array] = lambda theta: theta,
+    random_state: int = 0,
 ) -> SGDResult:
     """theta <- projection(theta - eta_t gradient(theta, rows)) over mini-batches of rows.
 
-    Parameters
-    ----------
-    gradient : callable
-        gradient(theta (p,), rows (b,)): the gradient (p,) of what is to be MINIMISED, measured on the rows with these
-        numbers (sorted, no duplicates).
-    theta0 : (p,)
-    n_rows : int
-        Rows are shuffled once per pass and cut into batches of equal size; what is left over waits for the next pass.
-    batch_size : int
-        At most n_rows.
-    n_steps : int
-        Batches in all, over as many passes as that takes.
-    step_size : float or callable
-        A constant, or the step number t = 0, 1, ... -> eta_t (:func:`robbins_monro`).
-    projection : callable, optional
-        Maps theta back into a convex region after every step, such as :func:`ball`: with it nothing can diverge.
-    random_state : int, Generator or None
+    gradient(theta (p,), rows (b,)) : the gradient (p,) of what is to be MINIMISED, measured on the rows with these numbers
+    (sorted, no duplicates). Rows are shuffled once per pass and cut into batches of equal size, at most n_rows; what is left
+    over waits for the next pass. step_size : the step number t = 0, 1, ... -> eta_t. projection : maps theta back into a convex
+    region after every step, such as :func:`ball`: with it nothing can diverge.
 
     Examples
     --------
     >>> x = np.random.default_rng(0).normal(3.0, size=(2000, 1))
-    >>> path = sgd(lambda theta, rows: theta - x[rows].mean(axis=0), np.zeros(1), 2000, step_size=0.1, random_state=0)
+    >>> path = sgd(lambda theta, rows: theta - x[rows].mean(axis=0), np.zeros(1), 2000, step_size=lambda t: 0.1)
     >>> bool(abs(path.theta[0] - x.mean()) < 0.02), path.trajectory.shape
     (True, (1001, 1))
     """
     for name, value in (("n_rows", n_rows), ("batch_size", batch_size), ("n_steps", n_steps)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value!r}")
-    if not callable(step_size) and not 0 < step_size < np.inf:
-        raise ValueError(f"step_size must be a positive finite number, got {step_size!r}")
-    rng = np.random.default_rng(random_state)
-    batch, eta = min(batch_size, n_rows), step_size if callable(step_size) else lambda _: step_size
-    theta = np.array(theta0, dtype=np.float64)
-    path = [theta]
-    mean, averaged = np.zeros_like(theta), 0
+    rng, batch = np.random.default_rng(random_state), min(batch_size, n_rows)
+    path, moved = [np.array(theta0, dtype=np.float64)], np.zeros(n_steps, dtype=bool)
     order, at = rng.permutation(n_rows), 0
     for t in range(n_steps):
         if at + batch > n_rows:
             order, at = rng.permutation(n_rows), 0
-        rows = np.sort(order[at : at + batch])
+        stepped = path[-1] - step_size(t) * np.asarray(gradient(path[-1], np.sort(order[at : at + batch])))
         at += batch
-        theta = theta - eta(t) * np.asarray(gradient(theta, rows), dtype=np.float64)
-        if not np.isfinite(theta).all():
+        if not np.isfinite(stepped).all():
             raise FloatingPointError(
                 f"the gradient of step {t + 1} is not finite: give a projection that keeps theta where the gradient is "
                 "defined, or smaller steps"
             )
-        theta = theta if projection is None else projection(theta)
-        path.append(theta)
-        if 2 * (t + 1) > n_steps:
-            averaged += 1
-            mean = mean + (theta - mean) / averaged
-    return SGDResult(mean, np.stack(path))
+        path.append(projection(stepped))
+        moved[t] = bool(np.any(path[-1] != stepped))
+    half = n_steps // 2
+    return SGDResult(np.mean(path[half + 1 :], axis=0), np.stack(path), float(moved[half:].mean()))
