@@ -242,7 +242,6 @@ def coefficients_of(solution: Any, key: Key, outcome: Outcome, view: slice, *, s
         free=outcome.free,
         wanted=0,
         simple="instrumental" if shared else "residualised",
-        weighed=False,
         by=with_errors,
     )
 
