@@ -626,10 +626,12 @@ class Component(Storable):
         first = np.eye(len(alternatives))[0]
         if len(alternatives) == 1 or not source.comparable(order):
             return np.asarray(first)
-        probes = np.random.default_rng(0).normal(size=(8, len(self.mean)))
+        scale = np.sqrt(self.variance)  # in units of the coordinates
+        unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        probes = np.random.default_rng(0).normal(size=(8, len(scale))) * unit
         values = np.stack(
             [
-                np.stack([np.concatenate([left.projected(terms, order, t) for t in probes]) for terms in alternatives])
+                np.stack([np.ravel([left.projected(terms, order, t) * unit for t in probes]) for terms in alternatives])
                 for left in map(source.without_block, source.blocks)
             ]
         )  # (blocks, alternatives, probes x d)
