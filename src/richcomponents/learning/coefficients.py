@@ -29,14 +29,11 @@ squares on the best linear prediction of that component, whatever else is in the
   live, its own view's R_g; or, where it lives in other views too, R_g predicted from theirs: they are instruments, whose noise
   is not R_g's, so that least squares on the prediction does not attenuate. Right where nothing else is shared.
 
-Features are z M(w), M(w) = (1 - w) simple + w full, with the w of least estimated risk
-
-    risk(w) = Var b(w) + max(0, |b(1) - b(w)|^2 - Var(b(1) - b(w))),       b(w) least squares on z M(w),
-
-variances over left-out blocks, each with its own refitted prediction: the simple prediction is used as far as it is surer than
-it is wrong, and the full one is what it is measured by. The error of a reported b is that of beta about it,
-
-    E (beta - b)^2 = Var b(1) + (b(1) - b)^2.
+With M the map of either, least squares on z M is b = L Cov(z, y), L = (M'Cov(z)M)^-1 M'. The simple b is the safe answer, that
+on the full prediction the full one (inference/draws): left-out blocks, each with its own refitted prediction, say which share
+of the change stands above noise. Features are those of least squares at that share: with L between the two likewise,
+z L'(L Cov(z) L')^-1. Log-odds are attenuated by all that a prediction does not tell, which least squares do not see: of a
+component that the fit tells, they are those on the full one.
 
 Of a component that the fit does not tell, nothing but second moments is used. Of its own view's R_g they know
 
@@ -61,7 +58,7 @@ from richcomponents.algebra.arrays import jackknife_variance, least_squares, pow
 from richcomponents.components.wide import Factored, LinearMap, Spread, added, inverse_factor
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
-from richcomponents.inference.draws import Shrunk
+from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.limits import range_of_products
 from richcomponents.learning.outcome import Outcome
 
@@ -75,9 +72,6 @@ MOST_ADDED = 1 / LEAST_KEPT - 1
 WEAK_INSTRUMENT = 4.0
 """On squared correlations with instruments, in units of 1/n: D^-1 becomes D / (D^2 + WEAK_INSTRUMENT / n)."""
 
-SHARES = np.linspace(0.0, 1.0, 11)
-"""w, from simple to full."""
-
 _FEW_PER_COLUMN = 5  # samples per coefficient below which least squares is determined, but poor
 _RANGE = 1e-10  # eigenvalues of white matrices below are rounding
 
@@ -90,7 +84,7 @@ class Coefficients:
     """Of an outcome on a component, with as much correction as the data support for THIS outcome.
 
     coef : (d,); residualised : (d,), those of the simple method, and simple : what it is called; trust : in [0, 1], how much of
-    the correction is made, and weighed : whether that was chosen; features : (m, d), centred predictions of the component, and
+    the correction is made; features : (m, d), centred predictions of the component, and
     outcome : (m,), centred, known covariates and what goes with the shared part removed: least squares of the one on the other
     gives coef, and penalised fits should be made of them (rescaling penalised coefficients afterwards blows up their error);
     covariance : (d, d), of the component, at the same correction; free : rows less those that covariates took; wanted :
@@ -115,7 +109,6 @@ class Coefficients:
     shared: Array | None = None
     on_v: Any = None
     simple: str = "residualised"
-    weighed: bool = True
 
     def estimate(self, outcome: Outcome, **how: Any) -> Estimate:
         """With errors, or the identified set. grouped : whether rows of the outcome, from which these were made, belong to
@@ -453,12 +446,10 @@ def simple_map(covariance: Array, own: IntArray, partners: IntArray, outside: In
     return np.asarray(others @ white_others.T @ (v[kept].T * size) @ u[:, kept].T @ back.T)
 
 
-def on_features(maps: Array, moments: Array) -> Array:
-    """Least squares (..., d) on z maps (..., k, d), coefficients in the range of the maps; moments (..., k + 1, k + 1) : of z
-    and y."""
-    covariance = symmetric(maps.mT @ moments[..., :-1, :-1] @ maps)
-    inverse = np.linalg.pinv(covariance, hermitian=True, rcond=_RANGE)
-    return np.asarray((inverse @ maps.mT @ moments[..., :-1, -1:])[..., 0])
+def on_features(maps: Array, covariance: Array) -> Array:
+    """L (..., d, k): least squares on z maps (..., k, d) is L Cov(z, y), in the range of the maps; covariance : of z."""
+    inverse = np.linalg.pinv(symmetric(maps.mT @ covariance @ maps), hermitian=True, rcond=_RANGE)
+    return np.asarray(inverse @ maps.mT)
 
 
 def on_prediction(
@@ -470,66 +461,64 @@ def on_prediction(
     left_out: Sequence[Array] | None,
     *,
     residual: Callable[[Array], Array] | None = None,
-    weighed: bool = True,
 ) -> OnPrediction:
     """z (m, k) : the outcome's rows; frame : turns the d coordinates of the component into the user's columns; simple : Cov(z)
     -> the simple prediction's map (k, d); full (k, d) : the fitted model's, and left_out : refitted without each block, None
-    where it cannot be: then errors are those at the fitted one, and it is used as it is, as without `weighed`. residual :
-    Cov(z) -> the map to R_g, where the fit does not tell the component: then the simple prediction is used."""
+    where it cannot be: then errors are those at the fitted one, and it is used as it is. residual : Cov(z) -> the map to R_g,
+    where the fit does not tell the component: then the simple prediction is used."""
     table = np.column_stack([z, outcome.y])
     moments = outcome.covariances(table, table)
-    if left_out is None or len(left_out) != len(moments) - 1:
-        left_out, weighed = [full] * (len(moments) - 1), False
-    simples, fulls = np.stack([simple(C[:-1, :-1]) for C in moments]), np.stack([full, *left_out])
-    shares = SHARES[:1] if residual is not None else SHARES if weighed else SHARES[-1:]
-    path = np.stack([on_features(between(simples, fulls, w), moments) for w in shares])
-    at = least_risk(path[:, 0], path[:, 1:])
-    maps = between(simples, fulls, shares[at])
-    ends = None if residual is None else np.stack([_ends(C, residual(C[:-1, :-1]), frame) for C in moments])
-    plain = on_features(simples[0], moments[0])
-    seen = simples[0].T @ moments[0, :-1, :-1] @ simples[0]
-    return OnPrediction(z, frame, float(shares[at]), maps, full, path[at, 0], path[-1], plain, seen, weighed, ends)
+    C, cross = moments[:, :-1, :-1], moments[:, :-1, -1:]
+    refitted = left_out is not None and len(left_out) == len(moments) - 1
+    simples = np.stack([simple(one) for one in C])
+    fulls = np.stack([full, *(left_out if refitted and left_out is not None else [full] * (len(moments) - 1))])
+    ways = on_features(simples, C), on_features(fulls, C)
+    found = [(L @ cross)[..., 0] @ frame.to for L in ways]
+    safe, answer = (Draws.certain(b[0], b[1:]) for b in found)
+    if residual is None and (outcome.log_odds is not None or not refitted):
+        shrunk = Shrunk.at(safe, answer, 1.0)
+    else:
+        shrunk = shrink(safe, answer, float(residual is None), lambda b: b @ frame.back)
+    L = between(*ways, shrunk.share)
+    maps = L.mT @ np.linalg.pinv(symmetric(L @ C @ L.mT), hermitian=True, rcond=_RANGE)
+    ends = None if residual is None else np.stack([_ends(M, residual(M[:-1, :-1]), frame) for M in moments])
+    return OnPrediction(z, frame, shrunk, maps, full, simples[0].T @ C[0] @ simples[0], ends)
 
 
 @dataclass(frozen=True)
 class OnPrediction:
     """An outcome on a component: from z (m, k), by maps to d coordinates of it, which `frame` turns into the user's columns.
 
-    share : w; maps (1 + B, k, d) : M(w), of all rows and without each block; full (k, d) : M(1). coef, simple (d,) : b(w),
-    b(0); at_full (1 + B, d) : b(1). seen (d, d) : covariance of the simple prediction; weighed : whether w was chosen; ends
-    (1 + B, 2, user's columns) : of the identified set of a component that the fit does not tell.
+    shrunk : coefficients in these, between simple and full; maps (1 + B, k, d) : at their share, of all rows and without each
+    block; full (k, d) : of the fitted model. seen (d, d) : covariance of the simple prediction; ends (1 + B, 2, user's
+    columns) : of the identified set of a component that the fit does not tell.
     """
 
     z: Array
     frame: LinearMap
-    share: float
+    shrunk: Shrunk
     maps: Array
     full: Array
-    coef: Array
-    at_full: Array
-    simple: Array
     seen: Array
-    weighed: bool
     ends: Array | None
 
     def covariance(self, full: Array) -> Array:
         """Of the component (d, d), at the share; full : as fitted."""
-        return symmetric(between(self.seen, full, self.share))
+        return symmetric(between(self.seen, full, self.shrunk.share))
 
     def coefficients(self, outcome: Outcome, covariance: Spread, wanted: int, simple: str) -> Coefficients:
         """covariance : of the component, in the user's columns; wanted : coefficients of least squares."""
-        low, to = outcome.log_odds, self.frame.to.T
+        low = outcome.log_odds
         return Coefficients(
-            coef=to @ self.coef if low is None else low.coef,
-            residualised=to @ self.simple if low is None else low.coef,
-            trust=self.share,
+            coef=self.shrunk.value if low is None else low.coef,
+            residualised=self.shrunk.safe.value if low is None else low.coef,
+            trust=self.shrunk.share,
             features=np.asarray(self.z @ self.maps[0] @ self.frame.back.T),
             outcome=outcome.y,
             covariance=covariance,
             free=outcome.free,
             wanted=wanted + outcome.covariates,
             simple=simple,
-            weighed=self.weighed,
             by=self.estimate,
         )
 
@@ -541,11 +530,10 @@ class OnPrediction:
             nothing = np.full_like(coef, np.nan)
             return Estimate(coef, nothing, degrees, identified=(low, high), identified_error=(errors[0], errors[1]))
         if refit is None:
-            left_out, change = self.at_full[1:] @ self.frame.to, self.frame.to.T @ (self.at_full[0] - self.coef)
-        else:
-            columns, every = self.z @ self.maps @ self.frame.back.T, np.ones(len(self.z), dtype=bool)
-            left_out = np.stack([refit(S, rows) for S, rows in zip(columns[1:], outcome.kept, strict=True)])
-            change = refit(self.z @ self.full @ self.frame.back.T, every) - refit(columns[0], every)
+            return Estimate(coef, self.shrunk.error, degrees)
+        columns, every = self.z @ self.maps @ self.frame.back.T, np.ones(len(self.z), dtype=bool)
+        left_out = np.stack([refit(S, rows) for S, rows in zip(columns[1:], outcome.kept, strict=True)])
+        change = refit(self.z @ self.full @ self.frame.back.T, every) - refit(columns[0], every)
         return Estimate(coef, np.sqrt(jackknife_variance(left_out) + change**2), degrees)
 
 
@@ -584,11 +572,3 @@ def ends_of_inverse(b: Array, into: Array, m: Array, left: Array) -> Array:
 def between(simple: Array, full: Array, share: float) -> Array:
     """From one to the other."""
     return np.asarray((1 - share) * simple + share * full)
-
-
-def least_risk(path: Array, paths: Array) -> int:
-    """Which of the values (W, ...) has the least risk, measured by the last; paths (W, B, ...) : without each block."""
-    rest = tuple(range(1, path.ndim))
-    variance = np.array([np.sum(jackknife_variance(one)) for one in paths])
-    apart = np.array([np.sum(jackknife_variance(one - paths[-1])) for one in paths])
-    return int(np.argmin(variance + np.maximum(np.sum((path - path[-1]) ** 2, axis=rest) - apart, 0.0)))

@@ -165,7 +165,6 @@ def coefficients_of(solution: _Solved, key: Key, outcome: Outcome, view: slice, 
         free=outcome.free,
         wanted=0,
         simple="instrumental" if shared else "residualised",
-        weighed=False,
         by=partial(_with_errors, solution, key, crosses[1:]),
     )
 
