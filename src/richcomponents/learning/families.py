@@ -22,13 +22,13 @@ from scipy.special import gammaln, log_ndtr, ndtr, softmax
 from richcomponents.algebra import Array
 from richcomponents.storage import storable
 
-LOGISTIC = 0.346
+LOGISTIC = (16 * np.sqrt(3) / (15 * np.pi)) ** 2
 """k in E[sigmoid(m + sqrt(q) Z)] ~ sigmoid(m / sqrt(1 + k q)), Z standard normal."""
 
 MIN_REMAINDER = 0.1
 """1 - k q is not believed below this, so that no coefficient grows more than 1/sqrt(0.1) = 3.2 times."""
 
-_LARGEST = 100.0  # log of a mean beyond which nothing is counted
+_LARGEST = np.log(np.finfo(float).max) / 4  # of a log of a mean: its powers are numbers
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import factorial
 
 import numpy as np
 from scipy.optimize import minimize
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import whitening
+from richcomponents.components import Component
 from richcomponents.learning.families import Family
 
 MIN_RIDGE = 3e-6
@@ -139,3 +142,30 @@ def ridge_glm(
         if np.allclose(adapted.parameters, family.parameters, rtol=1e-4):
             return GLMFit(rows, scale, penalty, d, y, family, w.reshape(scale.shape), eta(w))
         family = adapted
+
+
+def error_of_shape(component: Component, tilt: Array, theta: Array) -> Array:
+    """How far theta (d,) of a log link may be off because S1 was taken for Gaussian, (d,).
+
+    Where E[y | s] = exp(a + theta's), Cov(s, y) / E[y] = E[s exp(theta's)] / E[exp(theta's)] - E[s] = grad K(theta), with K the
+    logarithm of E[exp(theta'(s - E s))], whatever the law of s. The residual R is S1 and something independent of S1 and y, so
+    that Cov(R, y) / E[y] is the same: tilt (d,). Of the series
+
+        grad K(theta) = Cov theta + k3(s, w, w) / 2 + k4(s, w, w, w) / 6 + ...,    w = theta's,
+
+    what order four does to one Newton step from theta says how much the orders beyond four may do.
+    """
+    if component.source is None or component.source.max_order < 4:
+        return np.zeros_like(theta)
+    white, back = whitening(component.covariance)
+    standard, here, moves = component.mapped(white.T), theta @ back, 1e-4 * np.eye(len(white))
+
+    def step(most: int) -> Array:
+        def gradient(at: Array) -> Array:
+            terms = [standard.projected_cumulant(at, t) / factorial(t - 1) for t in range(2, most + 1)]
+            return np.asarray(np.sum(terms, axis=0))
+
+        bend = np.stack([gradient(here + move) - gradient(here - move) for move in moves]) / 2e-4
+        return np.asarray(np.linalg.lstsq(bend.T, white @ tilt - gradient(here))[0] @ white)
+
+    return np.abs(step(4) - step(3))

@@ -20,8 +20,8 @@ from richcomponents.data.classes import Contrast, Levels, positive_class
 from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.coefficients import Coefficients, Refit
-from richcomponents.learning.families import FAMILIES, Family, Multinomial, NegativeBinomial
-from richcomponents.learning.glm import GLMFit, ridge_glm
+from richcomponents.learning.families import FAMILIES, Family, Multinomial, NegativeBinomial, Poisson
+from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in, order_in
@@ -167,18 +167,21 @@ class ComponentGLM(OutcomeLearner):
                 one.estimate(outcome, grouped=grouped, refit=self._refitting(one, j, target, nuisance))
                 for j, (one, outcome) in enumerate(zip(found, outcomes, strict=True))
             ]
-            self.coefficients_ = self._together(estimates, theta)
+            shape = np.zeros_like(theta)
+            if isinstance(self.family_, Poisson) and trusts[0] and self.fit_intercept:
+                tilt = fitted.residual(outcomes[0], self.component).T @ (target - target.mean()) / target.sum()
+                shape[0] = trusts[0] * error_of_shape(self.component_, tilt, theta[0])
+            self.coefficients_ = self._together(estimates, theta, shape)
         return self
 
     def _corrected(
         self, found: Sequence[Coefficients], columns: Sequence[Array], low: GLMFit, y: Array, nuisance: Array | None
     ) -> tuple[Array, Array]:
-        """theta (m, d) and the intercepts (m,) at the mean of S1, from the fit on R (columns, low): on what the answers predict
-        of S1, all predictors together. Beside variates of V coefficients are corrected as they are."""
-        d = found[0].features.shape[1]
-        again = [one.trust > 0 and not rows[:, d:].any() for one, rows in zip(found, columns, strict=True)]
+        """theta (m, d) and the intercepts (m,) at the mean of S1: on own parts the answers that the fit on R (columns, low) led
+        to; on predictions those of another fit, to what the answers predict, all predictors together."""
+        d, again = found[0].features.shape[1], [one.trust > 0 and one.on_v is None for one in found]
         features = [
-            np.hstack([one.features + self._origin(), rows[:, d:]]) if anew else rows
+            one.features + self._origin() if anew else rows
             for one, rows, anew in zip(found, columns, again, strict=True)
         ]
         fit = self._glm(features, y, nuisance) if any(again) else low
@@ -201,8 +204,8 @@ class ComponentGLM(OutcomeLearner):
 
         return refit
 
-    def _together(self, estimates: Sequence[Estimate], theta: Array) -> Estimate:
-        """Of all predictors, one after the other."""
+    def _together(self, estimates: Sequence[Estimate], theta: Array, shape: Array) -> Estimate:
+        """Of all predictors, one after the other; shape (m, d) : the error of taking S1 for Gaussian."""
 
         def pairs(what: str) -> Any:
             ends = [getattr(one, what) for one in estimates]
@@ -211,7 +214,7 @@ class ComponentGLM(OutcomeLearner):
         return replace(
             estimates[0],
             value=theta.ravel(),
-            standard_error=np.concatenate([one.standard_error for one in estimates]),
+            standard_error=np.hypot(np.concatenate([one.standard_error for one in estimates]), shape.ravel()),
             names=self._names(None),
             positive=self._positive(),
             identified=pairs("identified"),
