@@ -93,7 +93,7 @@ def _fit_samples(learner: Any, S: Array, y: object, known: Array) -> Any:
     target = _residual(as_matrix(y, column=True), known)[:, 0]
     cross = (S - S.mean(axis=0)).T @ (target - target.mean()) / len(target)
     component = Component.of_samples(S, order=2)  # all a regression reads; fourth moments of wide tables do not fit
-    return model.fit_component(component, cross, mean=float(target.mean()))
+    return model.fit_component(component, cross, mean=float(target.mean()), variance=float(target.var()))
 
 
 def _residual(values: Array, on: Array) -> Array:

@@ -208,6 +208,26 @@ def test_from_the_views_better_than_naive():
     assert error(model.means_) < 0.05
     assert error(model.means_) < 0.2 * error(naive.means_)
     assert model.title() in model.summary()
+    table = model.confidence_interval()
+    assert table.names[0] == "mean 1: x0"
+    assert table.names[-1] == "transition 2: to 2"
+    order = np.argsort(model.means_[:, 0])[::-1]
+    truth = np.concatenate([means[np.argsort(order)].ravel(), [0.6, 0.4], [0.8, 0.2, 0.3, 0.7]])
+    assert np.mean(np.abs(table.value - truth) < 3 * table.standard_error) > 0.8
+    assert np.all(table.standard_error < 0.2)
+
+
+def test_errors_of_topics_are_those_of_fresh_documents():
+    topics, fits = np.array([[0.6, 0.3, 0.1, 0.0], [0.0, 0.1, 0.2, 0.7]]), []
+    learner = rc.ComponentLDA(2, rca=rc.ContrastiveRCA(views=4, rank=1, mean={"S2": np.zeros(4)}))
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        counts = rng.multinomial(20, rng.dirichlet([0.6, 0.4], size=3000) @ topics)
+        factor = rng.exponential(size=(3000, 1)) - 1
+        X = np.hstack([counts + factor * [0.5, 0.2, -0.3, 0.1], factor + 0.3 * rng.normal(size=(3000, 3))])
+        fits.append(learner.fit(X).topics_[np.argsort(-learner.topics_[:, 0])])
+    error = learner.confidence_interval().standard_error[:8]
+    np.testing.assert_allclose(np.sort(error)[2:], np.sort(np.std(fits, axis=0).ravel())[2:], rtol=0.8)
 
 
 def test_states_stay_within_what_there_is_of_an_observation():

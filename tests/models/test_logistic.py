@@ -394,8 +394,8 @@ def test_bad_input_is_named(data):
         clean.predict(data.X)
 
 
-def test_refinement_is_dropped_where_the_rows_speak_against_it():
-    """Strong signal and a skewed S1: its law is not known by variance and fourth cumulant, and refining would be far off."""
+def test_a_correction_of_noisy_log_odds_stays_near():
+    """Classes that can nearly be separated: the log-odds along the labs are hardly known, and their correction neither."""
     table, malignant = rc.datasets.load_biomarkers()
     y = np.array(malignant, dtype=float)
     tests, controls = table.values[:, :10], table.values[:, 10:]
@@ -404,5 +404,4 @@ def test_refinement_is_dropped_where_the_rows_speak_against_it():
         np.hstack([U, V]), y
     )
     clean = ComponentLogisticRegression().fit_clean(tests, y).coef_[0]
-    assert model.trust_ > 0.9
     assert np.mean((model.coef_[0] - clean) ** 2) < 0.2

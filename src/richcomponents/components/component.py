@@ -626,14 +626,15 @@ class Component(Storable):
         first = np.eye(len(alternatives))[0]
         if len(alternatives) == 1 or not source.comparable(order):
             return np.asarray(first)
-        probes = np.random.default_rng(0).normal(size=(8, len(self.mean)))
-        values = np.stack(
-            [
-                np.stack([np.concatenate([left.projected(terms, order, t) for t in probes]) for terms in alternatives])
-                for left in map(source.without_block, source.blocks)
-            ]
-        )  # (blocks, alternatives, probes x d)
-        centred = values - values.mean(axis=0)
+        scale = np.sqrt(np.maximum(self.variance, 0.0))
+        unit = np.divide(
+            1.0, scale, out=np.zeros_like(scale), where=scale > 0
+        )  # noise counts in units of the coordinates
+        probes, values = np.random.default_rng(0).normal(size=(8, len(scale))) * unit, []
+        for left in map(source.without_block, source.blocks):
+            along = [[left.projected(terms, order, t) * unit for t in probes] for terms in alternatives]
+            values.append(np.reshape(along, (len(alternatives), -1)))
+        centred = np.stack(values) - np.mean(values, axis=0)  # (blocks, alternatives, probes x d)
         noise = np.einsum("bie,bje->ij", centred, centred)
         if not np.trace(noise) > 0:
             return np.asarray(first)

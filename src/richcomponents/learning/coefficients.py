@@ -49,7 +49,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -58,9 +58,8 @@ from richcomponents.algebra.arrays import jackknife_variance, least_squares, pow
 from richcomponents.components.wide import Factored, LinearMap, Spread, added, inverse_factor
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
-from richcomponents.inference.draws import Draws, Metric, Shrunk, shrink
+from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.limits import range_of_products
-from richcomponents.inference.posterior import Posterior
 from richcomponents.learning.outcome import Outcome
 
 LEAST_KEPT = 0.1
@@ -92,7 +91,7 @@ class Coefficients:
     coefficients of least squares, with those of the covariates, and determined : whether there are more independent rows;
     reduced : whether the view was wide; factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far
     as the outcome goes with it; on_v : what the outcome has to do with the other view of two; by : (coefficients, outcome,
-    grouped, replicates, refit) -> the estimate.
+    grouped, refit) -> the estimate.
     """
 
     coef: Array
@@ -113,8 +112,7 @@ class Coefficients:
 
     def estimate(self, outcome: Outcome, **how: Any) -> Estimate:
         """With errors, or the identified set. grouped : whether rows of the outcome, from which these were made, belong to
-        groups. Of log-odds : replicates (B, d), those on the simple prediction without each block; refit : those on other
-        features of some of the rows, with what they lack."""
+        groups. Of log-odds : refit, those on other features of some of the rows, with what they lack."""
         return self.by(self, outcome, **how)
 
 
@@ -164,98 +162,6 @@ def error_at_fixed_features(features: Array, y: Array, keep: Array, weight: Arra
 # ---- on a view's own part
 
 
-class SecondMoments(Protocol):
-    """Of two views at rank r, of a sample or a stack of replicates: K (..., r, r) between white shared coordinates, h (..., r,
-    r); lift (..., d, r) : their loadings; into (..., d, r) : W h^-1."""
-
-    @property
-    def K(self) -> Array: ...
-
-    @property
-    def h(self) -> Array: ...
-
-    @property
-    def lift(self) -> Array: ...
-
-    @property
-    def into(self) -> Array: ...
-
-    def S(self, T: Array) -> Array: ...
-
-    def cov_s1(self, T: Array) -> Array: ...
-
-    def regressed(self, with_u: Array, with_v: Array, beside: int) -> tuple[Array, Array]:
-        """Of covariances with an outcome (..., d_u) and (..., d_v): least squares (..., d) on U, with `beside` variates of V,
-        and Cov(y, o) (..., r)."""
-
-
-class Answering(Protocol):
-    """What is known of T, and every answer that is a function of it."""
-
-    @property
-    def gate(self) -> float: ...
-
-    @property
-    def posterior(self) -> Posterior: ...
-
-    def answer(
-        self, f: Any, *, share: float | None = None, gate: float | None = None, metric: Metric = ..., at: Any = None
-    ) -> Shrunk: ...
-
-
-class TwoParts(Protocol):
-    """Two views as an outcome on the first one's own part sees them (pair/solution.py).
-
-    pair, left_out : second moments of all rows, and without each block; fit : T; white (d, k) : loadings of the canonical
-    coordinates, and lift_u (d, r) : of the shared ones in every column; reduced : whether the first view is wide.
-    """
-
-    @property
-    def keys(self) -> tuple[Any, Any, Any]: ...
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def cov_u(self) -> Spread: ...
-
-    @property
-    def lift_u(self) -> Array: ...
-
-    @property
-    def pair(self) -> SecondMoments: ...
-
-    @property
-    def left_out(self) -> SecondMoments: ...
-
-    @property
-    def fit(self) -> Answering: ...
-
-    @property
-    def white(self) -> Array: ...
-
-    @property
-    def reduced(self) -> bool: ...
-
-    @property
-    def independent_rows(self) -> float: ...
-
-    @property
-    def coefficients_wanted(self) -> int: ...
-
-    def determined(self, covariates: int) -> bool: ...
-
-    def split(self, rows: Array) -> tuple[Array, Array]: ...
-
-    def variates(self, rows: Array, k: int) -> Array: ...
-
-    def residual(self, key: Any, rows: Array, beside: int | None = None) -> Array: ...
-
-    def cov_residual(self, beside: int) -> Spread: ...
-
-    def on_v(self, outcome: Outcome) -> Any: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Safe:
     """Coefficients b (..., d) at T = 0, of a sample or a stack of replicates; lift (..., d, r) : loadings of the shared
@@ -268,7 +174,7 @@ class Safe:
     gamma: Array
 
     @classmethod
-    def of(cls, pair: SecondMoments, b: Array, on_y: Array, share: float, n: float) -> Safe:
+    def of(cls, pair: Any, b: Array, on_y: Array, share: float, n: float) -> Safe:
         """on_y (..., r) : Cov(y, o); gamma has a ridge, since instruments may be weak."""
         squares = pair.K @ pair.K.mT + WEAK_INSTRUMENT / n * np.eye(pair.K.shape[-1])
         gamma = share * np.linalg.solve(squares, pair.K @ on_y[..., None])[..., 0]
@@ -338,7 +244,7 @@ class OnOwnPart:
     is the regression on the principal components that were searched: a guide for penalised fits, no result.
     """
 
-    views: TwoParts
+    views: Any
     on_v: Any
     own: Spread
     inverse: Array | None
@@ -347,7 +253,7 @@ class OnOwnPart:
     stretch: Stretch
 
     @classmethod
-    def of(cls, views: TwoParts, outcome: Outcome) -> OnOwnPart:
+    def of(cls, views: Any, outcome: Outcome) -> OnOwnPart:
         pair, on_v, n, r = views.pair, views.on_v(outcome), views.independent_rows, views.rank
         cross, variances = outcome.with_rows
         (with_u, *_), (with_v, *_) = whole = views.split(cross)
@@ -370,13 +276,16 @@ class OnOwnPart:
                 Safe.of(pair, inverse @ inside, with_y, on_v.share, n), lift=lift, into=toward @ half, half=half
             )
         else:
-            safe = Safe.of(pair, *pair.regressed(with_u, with_v, on_v.beside), on_v.share, n)
+            b, on_y = pair.regressed(with_u, with_v, on_v.beside)
+            safe = Safe.of(pair, b, on_y, on_v.share, n)
             with_y = views.variates(cross[0], on_v.beside)
             left = max(variance - float(safe.b @ (own @ safe.b)) - float(with_y @ with_y), 1e-12 * variance)
             noise = left / max(n - views.white.shape[1] - on_v.beside - 1, 1)
-        if odds is None and inverse is None:
-            least = views.left_out.regressed(whole[0][1:], whole[1][1:], on_v.beside)
-            left_out = Safe.of(views.left_out, *least, on_v.share, n)
+        if odds is not None:
+            left_out = _of_log_odds(views, odds.blocks, on_v, safe)
+        elif inverse is None:
+            b, on_y = views.left_out.regressed(whole[0][1:], whole[1][1:], on_v.beside)
+            left_out = Safe.of(views.left_out, b, on_y, on_v.share, n)
         else:
             left_out = safe.repeated(np.repeat(safe.b[None], len(views.left_out.K), 0))
         columns, T = max(len(safe.b) if views.reduced else views.white.shape[1], 1), views.fit.posterior.T
@@ -393,7 +302,8 @@ class OnOwnPart:
         """Coefficients times the loadings have errors that count alike."""
         fit, white = self.views.fit, self.views.white
         gate = fit.gate * self.on_v.belief if self.views.rank else 0.0
-        return fit.answer(self.stretch, gate=gate, metric=lambda c: c @ white, at=(self.safe, self.left_out))
+        shrunk: Shrunk = fit.answer(self.stretch, gate=gate, metric=lambda c: c @ white, at=(self.safe, self.left_out))
+        return shrunk
 
     @cached_property
     def M(self) -> Array:
@@ -424,24 +334,20 @@ class OnOwnPart:
             by=self.estimate,
         )
 
-    def estimate(
-        self, found: Coefficients, outcome: Outcome, *, grouped: bool, replicates: Array | None = None, **_: Any
-    ) -> Estimate:
-        """With errors and the identified set. replicates (B, d) : log-odds on the residual without each block.
+    def estimate(self, found: Coefficients, outcome: Outcome, *, grouped: bool, **_: Any) -> Estimate:
+        """With errors and the identified set.
 
         On all columns of a wide view there are too few samples to leave some out: errors of the textbook instead, which take
         samples for independent. With groups they are not, and there is no honest error.
         """
         views, safe, shrunk, degrees = self.views, self.safe, self.shrunk, max(len(outcome.kept) - 1, 1)
-        if replicates is not None:
-            left_out = _of_log_odds(views, replicates, self.on_v, safe)
-            shrunk = views.fit.answer(self.stretch, share=shrunk.share, at=(safe, left_out))
         variance = shrunk.variance
-        if views.reduced and replicates is None and self.inverse is None:
+        least = views.reduced and self.stretch.attenuation is None
+        if least and self.inverse is None:
             variance = (
                 variance + error_at_fixed_features(found.features, found.outcome, outcome.kept, outcome.weight) ** 2
             )
-        elif views.reduced and replicates is None and self.inverse is not None:
+        elif least and self.inverse is not None:
             shared = safe.half @ (safe.lift.T @ self.inverse)
             own = self.stretch.noise * np.sum((self.inverse + safe.into @ (self.M @ shared - shared)) ** 2, axis=1)
             free = views.independent_rows - views.coefficients_wanted - 1
@@ -450,7 +356,7 @@ class OnOwnPart:
         return Estimate(shrunk.value, np.sqrt(variance), degrees, identified=ends, set_limits=False)
 
 
-def _of_log_odds(views: TwoParts, coef: Array, on_v: Any, safe: Safe | None = None) -> Safe:
+def _of_log_odds(views: Any, coef: Array, on_v: Any, safe: Safe | None = None) -> Safe:
     """From log-odds (..., d + k) of R and of variates of V; safe : of all rows, where coef is without each block."""
     pair, (d, r) = views.pair if safe is None else views.left_out, views.lift_u.shape
     b, on_y = coef[..., :d], coef[..., d:][..., :r]
@@ -484,13 +390,13 @@ class BothParts:
     on_v: Any
 
     @classmethod
-    def of(cls, views: TwoParts, outcome: Outcome, *, grouped: bool = False) -> BothParts:
+    def of(cls, views: Any, outcome: Outcome, *, grouped: bool = False) -> BothParts:
         """outcome : with `on_v`, as the user states it."""
         solved, degrees = OnOwnPart.of(views, outcome), max(len(outcome.kept) - 1, 1)
         shared = solved.safe.on_shared
         error = jackknife_error(solved.left_out.on_shared) if views.rank else np.full_like(shared, np.nan)
 
-        def parts(at: tuple[SecondMoments, Safe, Array], T: Array, doubt: Array) -> Array:
+        def parts(at: tuple[Any, Safe, Array], T: Array, doubt: Array) -> Array:
             pair, safe, variance = at
             beta = solved.stretch(safe, T, doubt)
             own = np.einsum("...i,...ij,...j->...", beta, pair.cov_s1(T), beta) / variance

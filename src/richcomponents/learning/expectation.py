@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -48,21 +48,8 @@ from richcomponents.learning.polynomials import (
 LogLikelihood = Callable[[Array, Array], Any]
 """theta (p,), samples (m, d) -> (m,)."""
 
-_STEP = 1e-5  # of differences by theta, relative to a parameter above one
-_MIXED = 1e-3  # of differences by theta and s
-
-
-class Mean(Protocol):
-    """What is climbed: an expected log-likelihood, known by some means."""
-
-    def value(self, theta: Array) -> float:
-        """E[log L]."""
-
-    def gradient(self, theta: Array) -> Array:
-        """(p,)."""
-
-    def error(self, theta: Array) -> float:
-        """Of the gradient, by approximation; sampling error excluded."""
+_STEP = np.finfo(float).eps ** (1 / 3)  # of differences by theta, relative to a parameter above one
+_MIXED = np.finfo(float).eps ** (1 / 5)  # of differences by theta and s
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,18 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import expit, gammaln, log_ndtr, ndtr, softmax
+from scipy.special import gammaln, log_ndtr, ndtr, softmax
 
 from richcomponents.algebra import Array
 from richcomponents.storage import storable
 
-LOGISTIC = 0.346
+LOGISTIC = (16 * np.sqrt(3) / (15 * np.pi)) ** 2
 """k in E[sigmoid(m + sqrt(q) Z)] ~ sigmoid(m / sqrt(1 + k q)), Z standard normal."""
 
 MIN_REMAINDER = 0.1
 """1 - k q is not believed below this, so that no coefficient grows more than 1/sqrt(0.1) = 3.2 times."""
 
-_LARGEST = 100.0  # log of a mean beyond which nothing is counted
-_LEAST_DISPERSION = 1e-6
+_LARGEST = np.log(np.finfo(float).max) / 4  # of a log of a mean: its powers are numbers
 
 
 @dataclass(frozen=True)
@@ -95,30 +94,6 @@ class Family:
 
 @storable
 @dataclass(frozen=True)
-class Logistic(Family):
-    """P(y = 1) = sigmoid(eta)."""
-
-    name: ClassVar[str] = "logistic"
-    of_classes: ClassVar[bool] = True
-    spread: ClassVar[float] = LOGISTIC
-
-    def losses(self, eta: Array, y: Array) -> Array:
-        return np.asarray(np.logaddexp(0.0, eta[:, 0]) - y * eta[:, 0])
-
-    def slope(self, eta: Array, y: Array) -> Array:
-        return np.asarray(expit(eta) - y[:, None])
-
-    def weight(self, eta: Array, y: Array) -> Array:
-        p = expit(eta)
-        return np.asarray((p * (1 - p))[:, :, None])
-
-    def mean(self, eta: Array) -> Array:
-        p = expit(eta[:, 0])
-        return np.column_stack([1 - p, p])
-
-
-@storable
-@dataclass(frozen=True)
 class Probit(Family):
     """P(y = 1) = Phi(eta)."""
 
@@ -150,21 +125,28 @@ def _hazard(z: Array) -> Array:
 @storable
 @dataclass(frozen=True)
 class Poisson(Family):
-    """Counts with mean exp(eta)."""
+    """Counts with mean mu = exp(eta) and variance mu + dispersion mu^2, by default mu."""
 
     name: ClassVar[str] = "poisson"
+    dispersion: float = 0.0
 
     def _level(self, eta: Array) -> Array:
         return np.asarray(np.exp(np.minimum(eta, _LARGEST)))
 
     def losses(self, eta: Array, y: Array) -> Array:
-        return np.asarray(self._level(eta[:, 0]) - y * eta[:, 0])
+        level = self._level(eta[:, 0])
+        grown = self.dispersion * level  # log(1 + x) (y + 1 / dispersion), without the division by zero
+        logs = np.log1p(grown)
+        share = np.divide(logs, grown, out=np.ones_like(grown), where=grown > 0)
+        return np.asarray(y * logs + level * share - y * np.minimum(eta[:, 0], _LARGEST))
 
     def slope(self, eta: Array, y: Array) -> Array:
-        return np.asarray(self._level(eta) - y[:, None])
+        level = self._level(eta)
+        return np.asarray((level - y[:, None]) / (1 + self.dispersion * level))
 
     def weight(self, eta: Array, y: Array) -> Array:
-        return np.asarray(self._level(eta)[:, :, None])
+        level = self._level(eta)
+        return np.asarray((level / (1 + self.dispersion * level))[:, :, None])
 
     def mean(self, eta: Array) -> Array:
         return np.asarray(self._level(eta[:, 0]))
@@ -186,23 +168,10 @@ class Poisson(Family):
 @storable
 @dataclass(frozen=True)
 class NegativeBinomial(Poisson):
-    """Counts with mean mu = exp(eta) and variance mu + dispersion mu^2; the dispersion is fitted."""
+    """The same, and the dispersion is fitted."""
 
     name: ClassVar[str] = "negative binomial"
     dispersion: float = 1.0
-
-    def losses(self, eta: Array, y: Array) -> Array:
-        size = 1 / self.dispersion
-        grown = np.log1p(self.dispersion * self._level(eta[:, 0]))
-        return np.asarray((y + size) * grown - y * np.minimum(eta[:, 0], _LARGEST))
-
-    def slope(self, eta: Array, y: Array) -> Array:
-        level = self._level(eta)
-        return np.asarray((level - y[:, None]) / (1 + self.dispersion * level))
-
-    def weight(self, eta: Array, y: Array) -> Array:
-        level = self._level(eta)
-        return np.asarray((level / (1 + self.dispersion * level))[:, :, None])
 
     @property
     def parameters(self) -> tuple[float, ...]:
@@ -216,8 +185,8 @@ class NegativeBinomial(Poisson):
             of_counts = gammaln(size) - gammaln(y + size) - y * log
             return float(np.mean(replace(self, dispersion=1 / size).losses(eta, y) + of_counts))
 
-        found = minimize_scalar(loss, bounds=(np.log(_LEAST_DISPERSION), np.log(1e3)), method="bounded")
-        return replace(self, dispersion=float(np.exp(found.x)))
+        best = minimize_scalar(loss, bounds=(np.log(1e-6), np.log(1e3)), method="bounded")
+        return replace(self, dispersion=float(np.exp(best.x)))
 
 
 @storable
@@ -247,6 +216,15 @@ class Multinomial(Family):
 
     def mean(self, eta: Array) -> Array:
         return np.asarray(softmax(np.column_stack([np.zeros(len(eta)), eta]), axis=1))
+
+
+@storable
+@dataclass(frozen=True)
+class Logistic(Multinomial):
+    """P(y = 1) = 1 / (1 + exp(-eta))."""
+
+    name: ClassVar[str] = "logistic"
+    classes: int = 2
 
 
 FAMILIES: dict[str, type[Family]] = {f.name: f for f in (Logistic, Probit, Poisson, NegativeBinomial, Multinomial)}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import factorial
 
 import numpy as np
@@ -29,9 +28,11 @@ MIN_RIDGE = 3e-6
 
 @dataclass(frozen=True)
 class LinearPredictor:
-    """One linear predictor of a generalised linear model: coef (d,), intercept; information : of one row about it; family."""
+    """One linear predictor of a generalised linear model: coef (d,), without each block (B, d), intercept; information : of
+    one row about it; family."""
 
     coef: Array
+    blocks: Array
     intercept: float
     information: float
     family: Family
@@ -42,75 +43,28 @@ class LinearPredictor:
 
 
 @dataclass(frozen=True)
-class _Design:
-    """The rows (n, p_j) of each of m predictors in units of scales (p_j,): d_j features first, nuisance, intercept last;
-    penalty (p,) on all coefficients."""
-
-    rows: tuple[Array, ...]
-    scales: tuple[Array, ...]
-    widths: tuple[int, ...]
-    penalty: Array
-
-    @classmethod
-    def of(cls, features: Sequence[Array], alpha: float, fit_intercept: bool, nuisance: Array | None) -> _Design:
-        n = len(features[0])
-        more = np.hstack([np.zeros((n, 0)) if nuisance is None else nuisance, np.ones((n, int(fit_intercept)))])
-        rows = [np.hstack([one, more]) for one in features]
-        scales = [np.sqrt(np.mean(one**2, axis=0)) for one in rows]
-        scales = [np.where(one > 0, one, 1.0) for one in scales]
-        last = np.arange(more.shape[1]) == more.shape[1] - int(fit_intercept)
-        free = np.concatenate([np.append(np.zeros(one.shape[1], dtype=bool), last) for one in features])
-        return cls(
-            tuple(one / scale for one, scale in zip(rows, scales, strict=True)),
-            tuple(scales),
-            tuple(one.shape[1] for one in features),
-            np.where(free, 0.0, max(alpha, MIN_RIDGE)),
-        )
-
-    @property
-    def places(self) -> list[slice]:
-        """Where each predictor's coefficients stand."""
-        ends = np.cumsum([0, *(one.shape[1] for one in self.rows)])
-        return [slice(a, b) for a, b in pairwise(ends.tolist())]
-
-    def predictors(self, w: Array) -> Array:
-        """eta (n, m)."""
-        return np.column_stack([rows @ w[at] for rows, at in zip(self.rows, self.places, strict=True)])
-
-    def gradient(self, slope: Array) -> Array:
-        """Sums (p,) of slopes (n, m) times the columns."""
-        return np.concatenate([rows.T @ slope[:, j] for j, rows in enumerate(self.rows)])
-
-    def curvature(self, weight: Array, kept: Array | slice = slice(None)) -> Array:
-        """Sums (p, p) over the rows that are kept of weight (n, m, m) times products of the columns."""
-        m = range(len(self.rows))
-        return np.block([[(self.rows[j][kept].T * weight[kept, j, k]) @ self.rows[k][kept] for k in m] for j in m])
-
-    def split(self, w: Array) -> list[Array]:
-        """Coefficients (..., p) in units of the rows -> those of each predictor, (..., p_j), in the user's units."""
-        return [w[..., at] / scale for at, scale in zip(self.places, self.scales, strict=True)]
-
-
-@dataclass(frozen=True)
 class GLMFit:
-    """w (p,) : coefficients in units of the design; eta (n, m) : the fitted predictors, with nuisance; family : as fitted."""
+    """Of m predictors: rows (m, n, p) in units of `scale` (m, p), d features first, nuisance, intercept last; penalty (p,) on
+    all coefficients w (m, p); eta (n, m); family : as fitted."""
 
-    design: _Design
+    rows: Array
+    scale: Array
+    penalty: Array
+    d: int
     y: Array
+    family: Family
     w: Array
     eta: Array
-    family: Family
 
     @property
-    def coefs(self) -> list[Array]:
-        """Of each predictor, (d_j,)."""
-        return [w[:d] for w, d in zip(self.design.split(self.w), self.design.widths, strict=True)]
+    def coefs(self) -> Array:
+        """(m, d)."""
+        return np.asarray((self.w / self.scale)[:, : self.d])
 
     @property
     def intercepts(self) -> Array:
         """(m,)."""
-        free = [not self.design.penalty[at][-1] for at in self.design.places]
-        return np.array([w[-1] if one else 0.0 for w, one in zip(self.design.split(self.w), free, strict=True)])
+        return np.where(self.penalty[-1] == 0, (self.w / self.scale)[:, -1], 0.0)
 
     @property
     def information(self) -> Array:
@@ -118,24 +72,30 @@ class GLMFit:
         inner = np.linalg.pinv(self.family.weight(self.eta, self.y).mean(axis=0), hermitian=True)
         return np.asarray(1 / (np.maximum(np.diag(inner), 1e-300) * self.family.scale(self.eta, self.y)))
 
-    @property
-    def predictors(self) -> list[LinearPredictor]:
-        every = zip(self.coefs, self.intercepts.tolist(), self.information.tolist(), strict=True)
+    def predictors(self, keep: Array) -> list[LinearPredictor]:
+        """keep : (B, n), the rows that remain without each block; coefficients without one follow by one Newton step."""
+        n, shape, left_out = len(self.y), self.w.shape, []
+        slope, weight = self.family.slope(self.eta, self.y), self.family.weight(self.eta, self.y)
+        total, curvature = _gradient(self.rows, slope), _curvature(self.rows, weight)
+        for rows in keep:
+            left, gone = max(int(rows.sum()), 1), self.rows[:, ~rows]
+            inner = (curvature - _curvature(gone, weight[~rows])) / left + np.diag(np.tile(self.penalty, shape[0]))
+            change = (total - _gradient(gone, slope[~rows])) / left - total / n  # the full fit's own slope is zero
+            left_out.append(self.w - np.linalg.lstsq(inner, change)[0].reshape(shape))
+        blocks = np.moveaxis((np.stack(left_out) / self.scale)[..., : self.d], 1, 0)
+        every = zip(self.coefs, blocks, self.intercepts.tolist(), self.information.tolist(), strict=True)
         return [LinearPredictor(*one, self.family) for one in every]
 
-    def without_blocks(self, keep: Array) -> list[Array]:
-        """Coefficients (B, d_j) of each predictor without each block: one Newton step. keep : (B, n), rows that remain."""
-        design, slope = self.design, self.family.slope(self.eta, self.y)
-        weight = self.family.weight(self.eta, self.y)
-        total, curvature = design.gradient(slope), design.curvature(weight)
-        left_out = np.empty((len(keep), len(self.w)))
-        for k, rows in enumerate(keep):
-            left = max(int(rows.sum()), 1)
-            without = total - design.gradient(np.where(rows[:, None], 0.0, slope))
-            inner = (curvature - design.curvature(weight, ~rows)) / left + np.diag(design.penalty)
-            change = without / left - total / len(self.y)  # the full fit's own slope is zero
-            left_out[k] = self.w - np.linalg.lstsq(inner, change)[0]
-        return [w[:, :d] for w, d in zip(design.split(left_out), design.widths, strict=True)]
+
+def _gradient(rows: Array, slope: Array) -> Array:
+    """Sums (m p,) of slopes (n, m) times the columns."""
+    return np.asarray((rows.mT @ slope.T[..., None]).ravel())
+
+
+def _curvature(rows: Array, weight: Array) -> Array:
+    """Sums (m p, m p) of weight (n, m, m) times products of the columns."""
+    m = range(len(rows))
+    return np.block([[(rows[j].T * weight[:, j, k]) @ rows[k] for k in m] for j in m])
 
 
 def ridge_glm(
@@ -149,35 +109,39 @@ def ridge_glm(
 ) -> GLMFit:
     """Minimise mean loss + alpha/2 |coef|^2, columns in units of their root mean squares; bounded for separable classes.
 
-    features : of each of the family's m predictors its own columns (n, d_j), centred or not; nuisance : (n, k) further columns
+    features : of each of the family's m predictors its own columns (n, d), centred or not; nuisance : (n, k) further columns
     of all, whose coefficients are fitted with the same penalty and not returned. Intercepts are not penalised. A family that
     is adapted to its own fit and the fit alternate.
     """
-    design = _Design.of(features, alpha, fit_intercept, nuisance)
-    w = np.zeros(len(design.penalty))
-    w[design.penalty == 0] = family.start(y) if fit_intercept else []
+    n, d = features[0].shape
+    more = np.hstack([np.zeros((n, 0)) if nuisance is None else nuisance, np.ones((n, int(fit_intercept)))])
+    rows = np.stack([np.hstack([one, more]) for one in features])
+    scale = np.sqrt(np.mean(rows**2, axis=1))
+    scale = np.where(scale > 0, scale, 1.0)
+    rows, w = rows / scale[:, None], np.zeros(scale.shape)
+    penalty = np.full(scale.shape[1], max(alpha, MIN_RIDGE))
+    if fit_intercept:
+        penalty[-1], w[:, -1] = 0.0, family.start(y)
+    ridge = np.tile(penalty, len(w))
+
+    def eta(at: Array) -> Array:
+        return np.asarray((rows @ at.reshape(*scale.shape, 1))[..., 0].T)
+
     while True:
-        w = _minimum(design, y, family, w)
-        eta = design.predictors(w)
-        adapted = family.adapted(eta, y)
+
+        def loss(at: Array, family: Family = family) -> tuple[float, Array]:
+            value = float(np.mean(family.losses(eta(at), y)) + ridge @ at**2 / 2)
+            return value, _gradient(rows, family.slope(eta(at), y)) / n + ridge * at
+
+        def curvature(at: Array, family: Family = family) -> Array:
+            return np.asarray(_curvature(rows, family.weight(eta(at), y)) / n + np.diag(ridge))
+
+        options = {"xtol": 1e-10}
+        w = minimize(loss, w.ravel(), jac=True, hess=curvature, method="Newton-CG", options=options).x
+        adapted = family.adapted(eta(w), y)
         if np.allclose(adapted.parameters, family.parameters, rtol=1e-4):
-            return GLMFit(design, y, w, eta, family)
+            return GLMFit(rows, scale, penalty, d, y, family, w.reshape(scale.shape), eta(w))
         family = adapted
-
-
-def _minimum(design: _Design, y: Array, family: Family, start: Array) -> Array:
-    """Of the penalised mean loss, by Newton's method."""
-    n = len(y)
-
-    def loss(w: Array) -> tuple[float, Array]:
-        eta = design.predictors(w)
-        value = float(np.mean(family.losses(eta, y)) + design.penalty @ w**2 / 2)
-        return value, design.gradient(family.slope(eta, y)) / n + design.penalty * w
-
-    def curvature(w: Array) -> Array:
-        return design.curvature(family.weight(design.predictors(w), y)) / n + np.diag(design.penalty)
-
-    return np.asarray(minimize(loss, start, jac=True, hess=curvature, method="Newton-CG", options={"xtol": 1e-10}).x)
 
 
 def error_of_shape(component: Component, tilt: Array, theta: Array) -> Array:

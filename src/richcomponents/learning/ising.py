@@ -13,8 +13,11 @@ FITS. Two, of couplings theta to moments of a component, with s^2 = 1 put in:
     joint                    min  |W (C(theta) - C) W'|^2 / 2 + ridge |theta|^2,    C(theta) = E[s s'], W the view white:
 
 the likelihood depends on the data through m alone, so that nothing has to be expanded; the joint fit sees all pairs, in the
-coordinates in which their errors are even. Derivatives of moments are covariances of states, so that the step from either
-solution to that of other moments is one linear equation (:meth:`Target.step`).
+coordinates in which their errors are even. Derivatives of moments are covariances of products of spins,
+
+    d E[s_a s_b] / d J_ij = Cov(s_a s_b, s_i s_j) = (1 + E[s_a s_b]) (E[s_i s_j | s_a = s_b = 1] - E[s_i s_j]),
+
+so that the step from either solution to that of other moments is one linear equation (:meth:`Target.step`).
 """
 
 from __future__ import annotations
@@ -178,24 +181,26 @@ class Elimination:
 
     def log_partition(self, couplings: Array) -> tuple[float, Array]:
         """log Z(J) and its gradient, the pair moments E[s_i s_j] on the edges (m,)."""
-        log_z, _, pairs = self._run(couplings)
-        return log_z, pairs
+        log_z, _, pairs = self._run(couplings, np.zeros((1, 0), dtype=np.int64))
+        return float(log_z[0]), pairs[0]
 
     def correlations(self, couplings: Array) -> Array:
         """E[s s'] (d, d). Row a is E[s | s_a = 1], since states come in pairs s, -s of equal probability."""
-        C = np.stack([self._run(couplings, up=a)[1] for a in range(self.n_nodes)])
+        C = self._run(couplings, np.arange(self.n_nodes)[:, None])[1]
         return np.asarray((C + C.T) / 2)
 
-    def states(self, couplings: Array) -> Array:
-        """States (n, d) for derivatives: always the same random numbers."""
-        return self.sample(couplings, 6000, np.random.default_rng(0))
+    def covariances(self, couplings: Array, pairs: IntArray) -> Array:
+        """Cov(s_a s_b, s_i s_j) of pairs (q, 2) with all edges, (q, m); P(s_a = s_b = 1) = (1 + E[s_a s_b]) / 4."""
+        log_z, middle = self.log_partition(couplings)
+        held, _, given = self._run(couplings, pairs)
+        return np.asarray(4 * np.exp(held - log_z)[:, None] * (given - middle))
 
     def sample(self, couplings: Array, n: int, rng: np.random.Generator) -> Array:
         """Independent samples (n, d)."""
         messages: list[Array] = []
         beta: Array = np.ones(1)
         for step in reversed(self._steps):
-            weighted = _pull(step, beta).reshape(-1, 2) * self._factor(step, couplings)[0]
+            weighted = _pull(step, beta[None]).reshape(-1, 2) * self._factor(step, couplings)[0]
             messages.append(weighted)
             beta = weighted.sum(-1)
             beta /= beta.max()
@@ -214,34 +219,42 @@ class Elimination:
         largest = float(np.abs(h).max())
         return np.exp(np.stack([h, -h], axis=1) - largest), largest
 
-    def _run(self, couplings: Array, up: int | None = None) -> tuple[float, Array, Array]:
-        """log Z, E[s] (d,) and E[s_i s_j] (m,); up : a spin that is held at +1."""
-        log_z, table, kept = 0.0, np.ones(1), []
+    def _run(self, couplings: Array, held: IntArray) -> tuple[Array, Array, Array]:
+        """log Z (q,), E[s] (q, d) and E[s_i s_j] (q, m), each with some spins held at +1: their numbers, (q, k)."""
+        each = max(1, 2**22 // (self.n_nodes * 2**self.width))
+        parts = [self._held(couplings, held[i : i + each]) for i in range(0, len(held), each)]
+        log_z, single, pairs = map(np.concatenate, zip(*parts, strict=True))
+        return log_z, single, pairs
+
+    def _held(self, couplings: Array, held: IntArray) -> tuple[Array, Array, Array]:
+        q = len(held)
+        log_z, table, kept = np.zeros(q), np.ones((q, 1)), []
         for step in self._steps:
             factor, constant = self._factor(step, couplings)
-            factor = factor * [1.0, 0.0] if step.node == up else factor
-            kept.append((table, factor))
-            table = (table[:, None] * factor).ravel()
+            allowed = np.stack([np.ones(q), np.all(held != step.node, axis=1)], axis=-1)
+            kept.append((table, factor * allowed[:, None]))
+            table = (table[..., None] * kept[-1][1]).reshape(q, -1)
             for position in reversed(step.removed):
-                table = table.reshape(2**position, 2, -1).sum(1).ravel()
-            total = table.sum()
-            table = table / total
-            log_z += float(np.log(total)) + constant
-        single, pairs, beta = np.zeros(self.n_nodes), np.zeros(len(self.edges)), np.ones(1)
+                table = table.reshape(q, 2**position, 2, -1).sum(2).reshape(q, -1)
+            total = table.sum(1)
+            table = table / total[:, None]
+            log_z += np.log(total) + constant
+        single, pairs, beta = np.zeros((q, self.n_nodes)), np.zeros((q, len(self.edges))), np.ones((q, 1))
         for step, (alpha, factor) in zip(reversed(self._steps), reversed(kept), strict=True):
-            weighted = _pull(step, beta).reshape(-1, 2) * factor
+            weighted = _pull(step, beta).reshape(q, -1, 2) * factor
             beta = weighted.sum(-1)
-            joint = alpha * (weighted[:, 0] - weighted[:, 1]) / (alpha @ beta)
-            single[step.node] = joint.sum()
-            pairs[list(step.edges)] = joint @ all_states(len(step.before))[:, list(step.positions)]
-            beta = beta / beta.max()
+            joint = alpha * (weighted[..., 0] - weighted[..., 1]) / np.sum(alpha * beta, axis=1, keepdims=True)
+            single[:, step.node] = joint.sum(1)
+            pairs[:, step.edges] = joint @ all_states(len(step.before))[:, step.positions]
+            beta = beta / beta.max(axis=1, keepdims=True)
         return log_z, single, pairs
 
 
 def _pull(step: _Step, beta: Array) -> Array:
-    """A message over the frontier after the step, as one over the frontier before it and the new node."""
+    """Messages (q, states) over the frontier after the step, as ones over the frontier before it and the new node."""
+    q = len(beta)
     for position in step.removed:
-        beta = np.repeat(beta.reshape(2**position, 1, -1), 2, axis=1).ravel()
+        beta = np.repeat(beta.reshape(q, 2**position, 1, -1), 2, axis=2).reshape(q, -1)
     return beta
 
 
@@ -316,9 +329,19 @@ class Gibbs:
                 self.state[:, nodes] = np.where(up, 1.0, -1.0)
         return self.state
 
-    def states(self, couplings: Array) -> Array:
-        """States (n, d) for derivatives, where the chains are."""
-        return np.vstack([self.sweep(couplings, 3).copy() for _ in range(10)])
+    def correlations(self, _: Array) -> Array:
+        """E[s s'] (d, d), where the chains are."""
+        return np.asarray(self.state.T @ self.state / len(self.state))
+
+    def covariances(self, couplings: Array, pairs: IntArray) -> Array:
+        """Cov(s_a s_b, s_i s_j) of pairs (q, 2) with all edges, (q, m), from some sweeps on."""
+        state = np.vstack([self.sweep(couplings, 3).copy() for _ in range(10)])
+        total = np.zeros((len(pairs) + 1, len(self.edges) + 1))
+        for part in np.array_split(state, 40):
+            one = np.ones((len(part), 1))
+            edges, others = (np.hstack([part[:, e[:, 0]] * part[:, e[:, 1]], one]) for e in (self.edges, pairs))
+            total += others.T @ edges / len(state)
+        return np.asarray(total[:-1, :-1] - total[:-1, -1:] * total[-1:, :-1])
 
     def sample(self, couplings: Array, n: int, rng: np.random.Generator, *, burn_in: int = 200) -> Array:
         """Nearly independent samples (n, d): fresh chains, `burn_in` sweeps while the couplings are turned on."""
@@ -396,22 +419,17 @@ class Target:
         entries = white[..., rows, columns] * np.where(rows == columns, 0.5**0.5, 1.0)
         return entries if mean is None else np.concatenate([entries, mean], axis=-1)
 
-    def jacobian(self, state: Array) -> Array:
-        """Its derivative by theta, (entries, m), from states (n, d) of the model: covariances with s_i s_j."""
-        total: Array | float = 0.0
-        i, j = self.model.edges.T
-        middle = np.mean(state[:, i] * state[:, j], axis=0)
-        spins, ghost = state, self.white is not None and self.white.shape[1] < state.shape[1]
-        if ghost:
-            spins = state[:, :-1] * state[:, -1:]
-            spins = spins - spins.mean(axis=0)
-        for at in np.array_split(np.arange(len(state)), max(1, len(state) // 500)):
-            pairs = entries = state[np.ix_(at, i)] * state[np.ix_(at, j)] - middle
-            if self.white is not None:
-                x = spins[at] @ self.white.T
-                entries = self._stacked(x[:, :, None] * x[:, None, :], x if ghost else None)
-            total = total + entries.T @ pairs
-        return np.asarray(total / len(state))
+    def jacobian(self, theta: Array) -> Array:
+        """Its derivative by theta, (entries, m): covariances of products of two spins."""
+        model, W = self.model, self.white
+        if W is None:
+            return model.covariances(theta, model.edges)
+        (rows, columns), d = np.tril_indices(model.n_nodes, -1), W.shape[1]
+        slope = np.zeros((len(theta), model.n_nodes, model.n_nodes))
+        slope[:, rows, columns] = slope[:, columns, rows] = model.covariances(theta, np.stack([rows, columns], 1)).T
+        moved, mean = slope[:, :d, d:], model.correlations(theta)[:d, d:]
+        white = W @ (slope[:, :d, :d] - moved @ mean.T - mean @ moved.mT) @ W.T
+        return self._stacked(white, (W @ moved)[..., 0] if mean.size else None).T
 
     def step(self, jacobian: Array, change: Array, back: Array | float = 0.0, least: float = 0.0) -> Array:
         """How the solution moves (..., m), to first order, when what is compared moves (..., entries); back : the slope of the
@@ -445,7 +463,7 @@ class Target:
             return np.append(self.of_moments(model.correlations(theta)) - goal, root * theta)
 
         def slope(theta: Array) -> Array:
-            return np.vstack([self.jacobian(model.states(theta)), root * np.eye(len(theta))])
+            return np.vstack([self.jacobian(theta), root * np.eye(len(theta))])
 
         largest = np.nextafter(MAX_COUPLING, np.inf)  # a start at the bound is allowed
         return np.asarray(least_squares(residual, start, slope, (-largest, largest), ftol=1e-5, max_nfev=30).x)
@@ -457,10 +475,10 @@ class Target:
             model.sweep(theta * k / 20)
         total, settled, B = np.zeros_like(theta), rounds // 3, np.zeros((0, 0))
         for k in range(rounds):
-            state = model.sweep(theta, 3)
-            gap, back = goal - self.of_moments(state.T @ state / len(state)), self.ridge * theta
+            model.sweep(theta, 3)
+            gap, back = goal - self.of_moments(model.correlations(theta)), self.ridge * theta
             if small:
-                B = self.jacobian(state) if k % 10 == 0 else B
+                B = self.jacobian(theta) if k % 30 == 0 else B
                 step = self.step(B, gap, back, least=0.02)
             else:
                 step = (gap - back) / (1.05 + self.ridge - (goal - gap) ** 2)  # by the variances alone

@@ -28,7 +28,9 @@ from richcomponents.components import Component
 from richcomponents.errors import DataError
 from richcomponents.learning.tensors import latent_classes
 
-_NONE = 1e-9  # pairs and triples of words in this share of those that lengths allow are rounding
+_NONE = np.sqrt(
+    np.finfo(float).eps
+)  # pairs and triples of words in this share of those that lengths allow are rounding
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from richcomponents.algebra import Array
 from richcomponents.components import Component
-from richcomponents.learning.expectation import Differentiated, LogLikelihood, Mean, MomentMean, SampleMean
+from richcomponents.learning.expectation import Differentiated, LogLikelihood, MomentMean, SampleMean
 from richcomponents.learning.polynomials import check_degree
 from richcomponents.learning.solvers import minimise
 from richcomponents.storage import storable
@@ -106,7 +106,7 @@ def fit_likelihood(
 
 
 def maximise(
-    mean: Mean,
+    mean: MomentMean | SampleMean,
     start: Array,
     *,
     max_iter: int = 2000,
@@ -154,7 +154,7 @@ def maximise(
     return LikelihoodFit(theta, converged, mu, largest, epsilon, float(bound), mean.value(theta), reached)
 
 
-def hessian(mean: Mean, theta: Array) -> Array:
+def hessian(mean: MomentMean | SampleMean, theta: Array) -> Array:
     """H (p, p), minus the second derivative of the expected log-likelihood, by differences."""
     return _matrix(lambda at: -mean.gradient(at), theta)
 

@@ -135,7 +135,7 @@ def posterior(points: Array, means: Array, weights: Array, within: Array) -> Arr
     return np.asarray(softmax(np.log(weights) + x @ c.T - np.sum(c**2, axis=1) / 2, axis=1))
 
 
-def match_centres(found: Array, truth: Array) -> tuple[Array, float]:
+def match_centres(found: Array, truth: Array) -> tuple[IntArray, float]:
     """The order of `found` (k, d) that comes nearest to `truth` (k, d), and the mean squared error in it.
 
     >>> order, error = match_centres(np.array([[2.0], [0.0]]), np.array([[0.0], [2.0]]))
@@ -144,7 +144,7 @@ def match_centres(found: Array, truth: Array) -> tuple[Array, float]:
     """
     cost = np.mean((truth[:, None] - found[None]) ** 2, axis=2)
     rows, columns = linear_sum_assignment(cost)
-    return np.asarray(columns), float(cost[rows, columns].mean())
+    return columns.astype(np.int64), float(cost[rows, columns].mean())
 
 
 # ---- a start: lifting

@@ -1,4 +1,4 @@
-"""The way to a minimum, and penalised least squares from moments: no rows, only E[s s'] and E[s y]."""
+"""The way to a minimum, and penalised least squares, whose penalties know no units."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.linear_model import ElasticNet
+from sklearn.linear_model import enet_path
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
@@ -30,24 +30,6 @@ def minimise(
     return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 
 
-Proximal = Callable[[Array, float], Array]
-"""theta (p,), step -> argmin over x of penalty(x) + |x - theta|^2 / (2 step)."""
-
-
-def shrink(lasso: float | Array, ridge: float | Array) -> Proximal:
-    """The proximal map of lasso |theta|_1 + ridge |theta|^2 / 2: soft thresholds, then a factor; arrays (p,) weigh each
-    parameter.
-
-    >>> shrink(1.0, 0.0)(np.array([3.0, -0.5]), 1.0).tolist()
-    [2.0, -0.0]
-    """
-
-    def of(theta: Array, step: float) -> Array:
-        return np.asarray(np.sign(theta) * np.maximum(np.abs(theta) - step * lasso, 0.0) / (1 + step * ridge))
-
-    return of
-
-
 @dataclass(frozen=True)
 class Descent:
     """Where proximal steps led: theta (p,); converged."""
@@ -60,105 +42,96 @@ def proximal_steps(
     gradient: Callable[[Array], Array],
     start: Array,
     step: float,
-    proximal: Proximal,
+    proximal: Callable[[Array, float], Array],
     *,
-    value: Callable[[Array], float] | None = None,
     constant: bool = False,
-    max_iter: int = 2000,
-    tol: float = 1e-6,
 ) -> Descent:
-    """theta <- proximal(theta - step gradient(theta)), to where a step moves theta by no more than tol of the first gradient.
+    """theta <- proximal(theta - step gradient(theta), step), to where a step moves theta by no more than a millionth of the
+    first gradient.
 
-    step : the first; later ones follow the curvature along the last move (Barzilai and Borwein; Wright, Nowak and Figueiredo
-    2009) unless `constant`. A step is halved where it neither lowers the largest of the last five values (of the penalised
-    objective) nor keeps the gradient from growing; without values, where the gradient grows by half.
+    step : the first; later ones follow the curvature along the last move (Barzilai and Borwein) unless `constant`, and are
+    halved where the gradient grows by half.
 
-    >>> found = proximal_steps(lambda x: x - 3.0, np.zeros(2), 0.5, shrink(np.array([0.0, 1.0]), 0.0))
-    >>> found.theta.round(5).tolist(), found.converged
-    ([3.0, 2.0], True)
+    >>> proximal_steps(lambda x: x - 3.0, np.zeros(2), 0.5, lambda x, _: np.minimum(x, [2.0, 9.0])).theta.round(
+    ...     5
+    ... ).tolist()
+    [2.0, 3.0]
     """
-    theta, first = np.array(start, dtype=np.float64), step
-    g = gradient(theta)
-    size = float(np.linalg.norm(g))
-    values = [] if value is None else [value(theta)]
-    scale, converged = max(size, 1e-12), size == 0.0
-    for _ in range(max_iter):
-        if converged:
-            break
-        new = proximal(theta - step * g, step)
-        move = new - theta
-        g_new, value_new = _tried(gradient, value, new)
-        size_new = float(np.linalg.norm(g_new))
-        falls = value is None or value_new <= max(values[-5:]) - 1e-4 * float(move @ move) / (2 * step)
-        if (
-            not np.isfinite(size_new)
-            or not (falls or size_new <= 0.9 * size)
-            or (value is None and size_new > 1.5 * size)
-        ):
+    theta, g, first = start, gradient(start), step
+    size = scale = float(np.linalg.norm(g))
+    for _ in range(2000):
+        move = proximal(theta - step * g, step) - theta
+        after = gradient(theta + move)
+        if not np.linalg.norm(after) <= 1.5 * size:  # or no number
             step /= 2
             if step < 1e-8 * first:
                 break
             continue
-        moved = float(np.linalg.norm(move)) / step
-        bend = float(move @ (g_new - g))
-        theta, g, size = new, g_new, size_new
-        values.append(value_new)
-        converged = moved <= tol * scale
-        if not constant and moved > 0:
-            step = min(float(move @ move) / bend, 100 * first) if bend > 0 else min(2 * step, 100 * first)
-    return Descent(theta, converged)
+        moved, bend = float(np.linalg.norm(move)), float(move @ (after - g))
+        theta, g, size = theta + move, after, float(np.linalg.norm(after))
+        if moved / step <= 1e-6 * scale:
+            return Descent(theta, True)
+        if not constant:
+            step = min(moved**2 / bend if bend > 0 else 2 * step, 100 * first)
+    return Descent(theta, False)
 
 
-def _tried(
-    gradient: Callable[[Array], Array], value: Callable[[Array], float] | None, theta: Array
-) -> tuple[Array, float]:
-    """Gradient and value where a step leads, not numbers where they are not defined."""
-    try:
-        return gradient(theta), np.nan if value is None else value(theta)
-    except FloatingPointError:
-        return np.full_like(theta, np.nan), np.nan
+def in_units(features: Array, y: Array, weight: Array | None, level: float | None = None) -> tuple[Array, Array, Array]:
+    """Rows (n, d) and an outcome (n,) whose root mean squares are one, and what coefficients on these are times in the user's
+    units, (d,); weight : (n,), how often each row counts; level : the outcome's unit, if not that."""
+    root = np.ones(len(y)) if weight is None else np.sqrt(weight * len(y) / weight.sum())
+    rows, goal = features * root[:, None], y * root
+    scale = np.sqrt(np.mean(rows**2, axis=0))
+    level = level or float(np.sqrt(np.mean(goal**2))) or 1.0
+    unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    return rows * unit, goal / level, unit * level
 
 
-def elastic_net(gram: Array, cross: Array, alpha: float, l1_ratio: float) -> Array:
-    """argmin_w  w' gram w / 2 - cross' w + alpha (l1_ratio |w|_1 + (1 - l1_ratio) |w|^2 / 2), shape (d,).
+def penalised(
+    features: Array,
+    y: Array,
+    alpha: float | Array,
+    l1_ratio: float,
+    weight: Array | None = None,
+    level: float | None = None,
+) -> Array:
+    """argmin_w  |y - F w|^2 / 2n + alpha (l1_ratio |w|_1 + (1 - l1_ratio) |w|^2 / 2), of centred rows, columns and outcome in
+    units of their root mean squares: the objective of scikit-learn's ElasticNet on standardised data.
 
-    The objective of scikit-learn's ElasticNet. l1_ratio = 0: closed form (ridge, or least squares for alpha = 0);
-    otherwise coordinate descent with soft thresholds.
+    features : F (n, d); alpha : a number, or (m,) decreasing ones; weight, level : see `in_units`. Returns (d,) or (m, d), in
+    the user's units. Ridge on more columns than rows is solved among the rows: nothing of size d x d.
 
-    >>> elastic_net(np.eye(2), np.array([2.0, 0.3]), 0.5, 1.0).tolist()
-    [1.5, 0.0]
+    >>> penalised(np.array([[2.0], [-2.0]]), np.array([3.0, -3.0]), 0.5, 1.0).tolist()
+    [0.75]
     """
-    ridge, lasso = alpha * (1 - l1_ratio), alpha * l1_ratio
-    if lasso == 0:
-        return np.asarray(np.linalg.pinv(gram + ridge * np.eye(len(cross)), hermitian=True) @ cross)
-    white, back = whitening(gram)  # rows of back' with the same products are as good as the samples
-    rows, y = back.T * np.sqrt(len(white)), white @ cross * np.sqrt(len(white))
-    model = ElasticNet(alpha, l1_ratio=l1_ratio, fit_intercept=False, tol=1e-10, max_iter=20_000)
-    return np.asarray(model.fit(rows, y).coef_)
-
-
-def penalised(features: Array, y: Array, alpha: float | Array, l1_ratio: float, weight: Array | None = None) -> Array:
-    """The same from centred rows, features (n, d) and y (n,): (d,), or (m, d) for m penalties; weight : (n,), how often each
-    row counts, once by default.
-
-    Ridge on more columns than rows is solved among the rows, w = F' (F F' + n alpha)^-1 y: nothing of size d x d.
-    """
-    n, alphas = float(len(features) if weight is None else weight.sum()), np.atleast_1d(alpha)
-    weight = np.ones(len(features)) if weight is None else weight
-    if l1_ratio == 0 and features.shape[1] > len(features) and np.all(alphas > 0):
-        features, y = features * np.sqrt(weight)[:, None], y * np.sqrt(weight)
-        values, vectors = np.linalg.eigh(features @ features.T / n)
-        inner = (vectors.T @ y) / (np.maximum(values, 0.0) + alphas[:, None])  # (m, n)
-        paths = inner @ vectors.T @ features / n
+    rows, goal, back = in_units(features, y, weight, level)
+    (n, d), alphas = rows.shape, np.atleast_1d(np.asarray(alpha, dtype=np.float64))
+    if l1_ratio > 0 and alphas.any():
+        paths = enet_path(rows, goal, l1_ratio=l1_ratio, alphas=alphas, tol=1e-10, max_iter=20_000)[1].T
     else:
-        counted = (features * weight[:, None]).T
-        gram, cross = counted @ features / n, counted @ y / n
-        paths = np.stack([elastic_net(gram, cross, float(a), l1_ratio) for a in alphas])
-    return np.asarray(paths if np.ndim(alpha) else paths[0])
+        values, vectors = np.linalg.eigh((rows.T @ rows if d <= n else rows @ rows.T) / n)
+        kept = values > 1e-12 * max(float(values[-1]), 1e-300)
+        values, vectors = values[kept], vectors[:, kept]
+        vectors = vectors if d <= n else rows.T @ vectors / np.sqrt(n * values)
+        paths = (vectors.T @ (rows.T @ goal / n) / (values + alphas[:, None])) @ vectors.T
+    return np.asarray(paths * back if np.ndim(alpha) else paths[0] * back)
 
 
-def penalty_grid(gram: Array, cross: Array, l1_ratio: float) -> Array:
+def elastic_net(gram: Array, cross: Array, alpha: float, l1_ratio: float, variance: float | None = None) -> Array:
+    """The same from moments, gram = E[s s'] (d, d) and cross = E[s y] (d,): rows with the same products are as good as the
+    samples. variance : E[y^2], which a lasso asks for; by default that of what s explains."""
+    if alpha == 0:
+        return np.asarray(np.linalg.pinv(gram, hermitian=True) @ cross)
+    white, back = whitening(gram)
+    root = np.sqrt(len(white))
+    level = None if variance is None else float(np.sqrt(variance))
+    return penalised(back.T * root, white @ cross * root, alpha, l1_ratio, level=level)
+
+
+def penalty_grid(features: Array, y: Array, l1_ratio: float, weight: Array | None = None) -> Array:
     """Decreasing penalties, from the one that silences everything to a ten-thousandth of it (of ten times the largest
-    eigenvalue of gram for ridge, which nothing silences)."""
-    top = float(np.abs(cross).max()) / l1_ratio if l1_ratio > 0 else 10 * float(np.linalg.eigvalsh(gram)[-1])
+    eigenvalue of the correlations for ridge, which nothing silences)."""
+    rows, goal, _ = in_units(features, y, weight)
+    silent = float(np.abs(rows.T @ goal).max()) / max(l1_ratio, 1e-300)
+    top = (silent if l1_ratio > 0 else 10 * float(np.linalg.norm(rows, 2)) ** 2) / len(rows)
     return np.asarray(np.geomspace(max(top, 1e-12), max(top, 1e-12) * 1e-4, 30))

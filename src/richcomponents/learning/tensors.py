@@ -26,9 +26,6 @@ from richcomponents.algebra import Array
 FLOOR = 0.001
 """Eigenvalues of M2 below this share of the largest are noise: whitening would blow them up."""
 
-REFINED = 3
-"""Decompositions that are kept, to be refined by whoever asked."""
-
 
 @dataclass(frozen=True)
 class LatentClasses:
@@ -41,7 +38,7 @@ class LatentClasses:
 def latent_classes(
     second: Array, third: Callable[[Array], Array], k: int, rng: np.random.Generator, *, centred: bool, n_init: int = 10
 ) -> list[LatentClasses]:
-    """Classes with the moments `second` (d, d) and third(W) = M3(W, W, W), W (d, r); the best decompositions, best first.
+    """Classes with the moments `second` (d, d) and third(W) = M3(W, W, W), W (d, r); the three best decompositions, best first.
 
     centred : whether the vectors are centred (r = k - 1), and weights add up to one, none of them below 0.1 / k; else they are
     independent (r = k).
@@ -51,12 +48,12 @@ def latent_classes(
     largest = max(float(values[-1]), np.finfo(float).tiny)
     basis, root = vectors[:, len(values) - r :], np.sqrt(np.maximum(values[len(values) - r :], FLOOR * largest))
     T, back = third(basis / root), (basis * root).T
+    decompositions = orthogonal_decomposition(T if not centred else lifted(T), rng, n_init)[:3]
     if not centred:
-        decompositions = orthogonal_decomposition(T, rng, n_init)[:REFINED]
         sizes = [np.maximum(np.einsum("abc,ja,jb,jc->j", T, Z, Z, Z), 1e-12) for Z in decompositions]
         return [LatentClasses(a**-2, (Z * a[:, None]) @ back) for Z, a in zip(decompositions, sizes, strict=True)]
     out = []
-    for Z in orthogonal_decomposition(lifted(T), rng, n_init)[:REFINED]:
+    for Z in decompositions:
         last = np.maximum(np.abs(Z[:, -1]), np.sqrt(0.1 / k))  # of z_j, whose sign is free, sqrt(w_j)
         sign = np.where(Z[:, -1] < 0, -1.0, 1.0)
         vectors = (Z[:, :-1] * (sign / last)[:, None]) @ back

@@ -140,20 +140,21 @@ class ComponentGLM(OutcomeLearner):
 
     def _learn(self, model: ComponentAnalysis, first: Outcome, target: Array, y: object, *, grouped: bool) -> Self:
         """y : as it was given, for its name."""
+        fitted = model.fitted_
         every = [first, *(first.replaced(numbers) for numbers in self._numbers(target)[1:])]
-        beside = [model.beside(one, self.component) for one in every]
-        outcomes, variates = [self._named(one, y) for one, _ in beside], [more for _, more in beside]
+        pairs = [fitted.beside(one, self.component) for one in every]
+        outcomes = [self._named(one, y) for one, _ in pairs]
         most = max(outcomes, key=_against)
         self.on_v_ = most.on_v
         self._warn_of_others(most)
         nuisance = first.known if first.covariates else None
-        rows = [model.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
-        columns = [one if more is None else np.hstack([one, more]) for one, more in zip(rows, variates, strict=True)]
-        low, d = self._glm(columns, target, nuisance), rows[0].shape[1]
-        self.residualised_ = self._shaped(np.stack([coef[:d] for coef in low.coefs]), flat=True)
+        rows = [fitted.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
+        columns = _side_by_side(rows, [more for _, more in pairs])
+        low = self._glm(columns, target, nuisance)
+        self.residualised_ = self._shaped(low.coefs[:, : rows[0].shape[1]], flat=True)
         found = [
-            model.calibrate(outcome, component=self.component, log_odds=one)
-            for outcome, one in zip(outcomes, low.predictors, strict=True)
+            fitted.calibrate(outcome, self.component, log_odds=one)
+            for outcome, one in zip(outcomes, low.predictors(first.kept), strict=True)
         ]
         trusts = np.array([one.trust for one in found], dtype=np.float64)
         self.simple_ = found[0].simple
@@ -162,16 +163,13 @@ class ComponentGLM(OutcomeLearner):
         self._set(theta, intercepts)
         self.coefficients_ = None
         if self._warn_of_size(found[0], target) and len(first.kept) > 1:
-            estimates = []
-            for j, (one, outcome, left_out) in enumerate(
-                zip(found, outcomes, low.without_blocks(first.kept), strict=True)
-            ):
-                refit = self._refitting(one, j, target, nuisance)
-                options: dict[str, Any] = {"grouped": grouped, "replicates": left_out, "refit": refit}
-                estimates.append(model.estimate_of(one, outcome, self.component, **options))
+            estimates = [
+                one.estimate(outcome, grouped=grouped, refit=self._refitting(one, j, target, nuisance))
+                for j, (one, outcome) in enumerate(zip(found, outcomes, strict=True))
+            ]
             shape = np.zeros_like(theta)
             if isinstance(self.family_, Poisson) and trusts[0] and self.fit_intercept:
-                tilt = model.residual(outcomes[0], self.component).T @ (target - target.mean()) / target.sum()
+                tilt = fitted.residual(outcomes[0], self.component).T @ (target - target.mean()) / target.sum()
                 shape[0] = trusts[0] * error_of_shape(self.component_, tilt, theta[0])
             self.coefficients_ = self._together(estimates, theta, shape)
         return self
@@ -179,16 +177,15 @@ class ComponentGLM(OutcomeLearner):
     def _corrected(
         self, found: Sequence[Coefficients], columns: Sequence[Array], low: GLMFit, y: Array, nuisance: Array | None
     ) -> tuple[Array, Array]:
-        """theta (m, d) and the intercepts (m,) at the mean of S1, from the fit on R (columns, low): on what the answers predict
-        of S1, all predictors together. Beside variates of V coefficients are corrected as they are."""
-        d = found[0].features.shape[1]
-        again = [one.trust > 0 and rows.shape[1] == d for one, rows in zip(found, columns, strict=True)]
+        """theta (m, d) and the intercepts (m,) at the mean of S1: on own parts the answers that the fit on R (columns, low) led
+        to; on predictions those of another fit, to what the answers predict, all predictors together."""
+        d, again = found[0].features.shape[1], [one.trust > 0 and one.on_v is None for one in found]
         features = [
             one.features + self._origin() if anew else rows
             for one, rows, anew in zip(found, columns, again, strict=True)
         ]
         fit = self._glm(features, y, nuisance) if any(again) else low
-        theta, intercepts = np.stack([coef[:d] for coef in fit.coefs]), fit.intercepts
+        theta, intercepts = fit.coefs[:, :d].copy(), fit.intercepts
         for j, (one, anew) in enumerate(zip(found, again, strict=True)):
             if one.trust > 0:
                 factor = float(fit.family.attenuation(unsaid(one, theta[j]))) if anew else one.factor
@@ -202,8 +199,8 @@ class ComponentGLM(OutcomeLearner):
 
         def refit(features: Array, rows: Array) -> Array:
             every = [features[rows] + self._origin()] * self._unfitted_family().predictors
-            again = self._glm(every, target[rows], None if nuisance is None else nuisance[rows]).predictors[j]
-            return np.asarray(again.coef * again.attenuation(unsaid(found, again.coef, features)))
+            again = self._glm(every, target[rows], None if nuisance is None else nuisance[rows])
+            return np.asarray(again.coefs[j] * again.family.attenuation(unsaid(found, again.coefs[j], features)))
 
         return refit
 
@@ -248,7 +245,7 @@ class ComponentGLM(OutcomeLearner):
         nuisance = None if known is None else known - known.mean(axis=0)
         found = self._glm([values - centre] * self._unfitted_family().predictors, target, nuisance)
         self._keep_family(found.family, 0.0)
-        theta = np.stack(found.coefs)
+        theta = found.coefs
         self.residualised_, self.coefficients_, self.on_v_ = self._shaped(theta, flat=True), None, None
         self.trust_ = 1.0
         self._set(theta, found.intercepts, centre)
@@ -516,6 +513,17 @@ def unsaid(found: Coefficients, coef: Array, features: Array | None = None) -> f
     """Variance of coef'S that the features, by default those that it was calibrated with, do not tell."""
     features = found.features if features is None else features
     return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
+
+
+def _side_by_side(rows: Sequence[Array], variates: Sequence[Array | None]) -> list[Array]:
+    """Of each predictor its rows (n, d), and beside them its variates, if any: as many columns of each, zeros where there are
+    fewer."""
+    width = max(0 if more is None else more.shape[1] for more in variates)
+    columns = [np.hstack([one, np.zeros((len(one), width))]) for one in rows]
+    for one, more in zip(columns, variates, strict=True):
+        if more is not None:
+            one[:, one.shape[1] - width :][:, : more.shape[1]] = more
+    return columns
 
 
 def _against(outcome: Outcome) -> int:

@@ -203,7 +203,7 @@ class ComponentIsing(AloneLearner):
             return target.fit(self._second(component.covariance, moved)), method, None
         safe, full, means, gate = draws
         theta = target.fit(self._second(full.value))
-        jacobian = target.jacobian(target.model.states(theta))
+        jacobian = target.jacobian(theta)
 
         def couplings(fitted: Array, covariance: Draws) -> Draws:
             """To first order about the fit to the value of these covariances."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +23,7 @@ from richcomponents.learning.mixture import (
     choose_components,
     draws_of,
     fit_mixture,
+    match_centres,
     posterior,
     protect,
     residual_of,
@@ -50,6 +53,26 @@ class _LatentLearner(AloneLearner):
 
     def _columns(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return self._names(names)
+
+    def _parameters(self, order: IntArray) -> dict[str, Array]:
+        """All that was learned, by what it is called, with the classes in this order (k,)."""
+        raise NotImplementedError
+
+    def confidence_interval(self, level: float = 0.95) -> Estimate:
+        """All parameters, with standard errors and intervals by blocks: RCA and classes are fitted again without each, and
+        every class is compared with the nearest one."""
+        vectors, fitted = self._classes()[0], self._need_rca().fitted_
+
+        def function(model: Any) -> Array:
+            other = copy(self)
+            if model.fitted_ is not fitted:
+                other.rca_, other.component_ = model, self._component_of(model)
+                other._learn(other.component_, None)
+            parameters = other._parameters(match_centres(other._classes()[0], vectors)[0])
+            return np.array(list(parameters.values()))
+
+        names = tuple(self._parameters(np.arange(len(vectors))))
+        return replace(self._need_rca().jackknife(function), names=names, level=level)
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """What was learned of each class, (d, k), with errors where there are any."""
@@ -201,13 +224,14 @@ class ComponentGaussianMixture(_LatentLearner):
                 f"no standard errors: they need method='auto', two or more components, and blocks of samples behind "
                 f"{self.component_.name} (n_blocks of the RCA)"
             )
-        k, columns = self.n_components_, self.component_.feature_names
-        names = [f"mean {j + 1}: {name}" for j in range(k) for name in columns]
-        names += [*(f"weight {j + 1}" for j in range(k)), "sigma2"]
-        value = np.concatenate([self.means_.ravel(), self.weights_, [self.sigma2_]])
-        given = range(self.means_.size, self.means_.size + k) if self.equal_weights else ()
-        kept = [i for i in range(len(names)) if i not in given]
-        return Estimate(value[kept], error[kept], degrees, tuple(names[i] for i in kept), level=level)
+        every = self._parameters(np.arange(self.n_components_))
+        shown = [not (self.equal_weights and name.startswith("weight")) for name in every]
+        names, value = tuple(compress(every, shown)), np.array(list(every.values()))
+        return Estimate(value[shown], error[shown], degrees, names, level=level)
+
+    def _parameters(self, order: IntArray) -> dict[str, Array]:
+        means = _named("mean", self.means_[order], self.component_.feature_names)
+        return means | _named("weight", self.weights_[order]) | {"sigma2": np.asarray(self.sigma2_)}
 
     def _deviations(self) -> tuple[Array, int]:
         """Standard errors of means, weights and sigma2, once asked for; degrees of freedom, 0 where there are none."""
@@ -217,9 +241,8 @@ class ComponentGaussianMixture(_LatentLearner):
             error = np.zeros(0)
             if blocks > 1:
                 mixture = Mixture(self.means_ - self.component_.mean, self.weights_, self.sigma2_)
-                error = np.sqrt(
-                    draws_of(self.component_, mixture, None, equal_weights=self.equal_weights).over_blocks()
-                )
+                draws = draws_of(self.component_, mixture, None, equal_weights=self.equal_weights)
+                error = np.sqrt(draws.over_blocks())
             self._deviation = error, max(blocks - 1, 0)
         return self._deviation
 
@@ -348,6 +371,14 @@ class ComponentHMM(_LatentLearner):
         """Of one observation: those of the first."""
         return self._names(names)[: self.means_.shape[1]]
 
+    def _parameters(self, order: IntArray) -> dict[str, Array]:
+        means, states = (
+            _named("mean", self.means_[order], self._columns(None)),
+            [f"to {j + 1}" for j in range(len(order))],
+        )
+        steps = _named("transition", self.transition_[np.ix_(order, order)], states)
+        return means | _named("weight", self.weights_[order]) | steps
+
     def _classes(self) -> tuple[Array, tuple[str, ...]]:
         return self.means_, tuple(f"state {j + 1} ({weight:.0%})" for j, weight in enumerate(self.weights_))
 
@@ -414,6 +445,10 @@ class ComponentLDA(_LatentLearner):
         topics = fit_topics(component, int(self.n_topics), float(self.concentration), rng, int(self.n_init))
         self.topics_, self.concentrations_ = topics.words, topics.concentrations
 
+    def _parameters(self, order: IntArray) -> dict[str, Array]:
+        topics = _named("topic", self.topics_[order], self._columns(None))
+        return topics | _named("concentration", self.concentrations_[order])
+
     def _classes(self) -> tuple[Array, tuple[str, ...]]:
         shares = self.concentrations_ / self.concentrations_.sum()
         return self.topics_, tuple(f"topic {j + 1} ({share:.0%})" for j, share in enumerate(shares))
@@ -421,3 +456,10 @@ class ComponentLDA(_LatentLearner):
     def title(self) -> str:
         """What was learned, in a line."""
         return f"{len(self.topics_)} topics of {self.component_.name}, concentration {self.concentration:g}"
+
+
+def _named(what: str, values: Array, columns: Sequence[str] = ()) -> dict[str, Array]:
+    """Entries of (k,) or (k, d) by their names."""
+    if values.ndim == 1:
+        return {f"{what} {j + 1}": value for j, value in enumerate(values)}
+    return {f"{what} {j + 1}: {name}": x for j, row in enumerate(values) for name, x in zip(columns, row, strict=True)}

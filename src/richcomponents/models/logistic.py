@@ -38,7 +38,8 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         replaced by a polynomial and the likelihood maximised from the moments of the component, as in Ge and Zou (their
         0.5 + 0.245 z - 0.014 z^3 has degree 3). That is biased for strong signal: the variance of coef'S1 is kept below 1.5,
         since the polynomial's likelihood has no maximum, and the intercept between -1.85 and 1.85. With few rows per column
-        (d = 200, n = 2 000) the noise of the fourth cumulant draws it to that edge: use "auto", or a larger alpha.
+        (d = 200, n = 2 000) the noise of the fourth cumulant draws it to that edge: use "auto", or a larger alpha. Sums over
+        rows suffice for it: X may be a state or a stream, y a column of zeros and ones, without errors and protection.
     degree : int
         Of the polynomial; needs cumulants of order degree + 1 (ContrastiveRCA(order=...)). Not used by "auto".
     alpha : float
@@ -97,18 +98,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         self.method = method
 
     # ---- doors
-
-    def fit(self, X: object, y: object, groups: object = None) -> Self:
-        """Fit the RCA to X, then the coefficients of y on its component.
-
-        X : any table that :meth:`ContrastiveRCA.fit` takes; its rows are read into memory. y : (n,) labels of two classes, or
-        the name of a column of X. groups : (n,) labels; rows of a group stay in one block.
-
-        A state (X of :class:`Moments`) and a stream of blocks of rows give sums, not rows, and sums suffice for a polynomial
-        (approximation="chebyshev"): y is then a column of zeros and ones, and there are no errors and no protection by
-        residualising, as in fit_component.
-        """
-        return super().fit(X, y, groups)
 
     def _fit_sums(self, model: ComponentAnalysis, X: Any, y: object, groups: object) -> Self:
         if self.approximation == "auto" or self.method == "paper":

@@ -35,7 +35,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     Parameters
     ----------
     alpha : float or "cv"
-        Penalty, as in scikit-learn's ElasticNet; 0 is least squares. "cv": chosen by leaving out blocks.
+        Penalty, as in scikit-learn's ElasticNet, with y and every column, of what stands in for S1, in units of their standard
+        deviations; 0 is least squares. "cv": chosen by leaving out blocks.
     l1_ratio : float
         0 ridge, 1 lasso, between them elastic net.
     rca : ContrastiveRCA or RCA, optional
@@ -164,8 +165,11 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean) - shared
         return self
 
-    def fit_component(self, component: Component, cross: object, mean: float = 0.0) -> Self:
-        """Fit to an extracted component and Cov(component, y) (d,); mean : E[y]. No protection, no standard errors."""
+    def fit_component(
+        self, component: Component, cross: object, mean: float = 0.0, variance: float | None = None
+    ) -> Self:
+        """Fit to an extracted component and Cov(component, y) (d,); mean, variance : of y, whose unit a lasso needs (by default
+        that of what the component explains). No protection, no standard errors."""
         self._check_parameters()
         if self.shared:
             raise ValueError("shared=True needs the rows of both views: use fit(X, y)")
@@ -178,7 +182,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         if not (np.isfinite(with_y).all() and np.isfinite(mean)):
             raise DataError("cross and mean must be finite: the covariance with y, or its mean, is missing or infinite")
         self.alpha_ = float(self.alpha)
-        self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio)
+        self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio, variance)
         self._nothing_shared()
         self.residualised_, self.coefficients_, self.on_v_ = None, None, None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
@@ -212,10 +216,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def _choose_alpha(self, features: Array, outcome: Outcome) -> float:
         """The penalty with the smallest squared error on left-out blocks, up to ten folds."""
         fold, y, weight = outcome.block % 10, outcome.y, outcome.weight
-        n, (m, d) = outcome.n, features.shape
-        counted = features * np.sqrt(weight)[:, None]  # (m, m) has the eigenvalues of (d, d), where that is larger
-        gram = (features * weight[:, None]).T @ features if d <= m else counted @ counted.T
-        grid = penalty_grid(gram / n, features.T @ (weight * y) / n, self.l1_ratio)
+        grid = penalty_grid(features, y, self.l1_ratio, weight)
         loss = np.zeros(len(grid))
         for f in np.unique(fold):
             kept, left = fold != f, fold == f

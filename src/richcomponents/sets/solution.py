@@ -609,6 +609,8 @@ class SetSolution:
         left, wanted = target - features @ coef, self._wanted(key)[0] + outcome.covariates
         degrees = self.independent_rows - wanted - 1
         noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
+        odds = outcome.log_odds
+        error = np.sqrt(noise * np.sum(inverse**2, axis=1)) if odds is None else jackknife_error(odds.blocks)
         loads = self._loading(key)
         inside = np.linalg.pinv(symmetric(loads.T @ self.fitted.inverse @ loads), hermitian=True)
         return Coefficients(
@@ -622,7 +624,7 @@ class SetSolution:
             determined=self._determined(key, outcome.covariates),
             reduced=True,
             wanted=wanted,
-            by=partial(_of_textbook, np.sqrt(noise * np.sum(inverse**2, axis=1)), max(round(degrees), 1)),
+            by=partial(_of_textbook, error, max(round(degrees), 1)),
         )
 
     def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
@@ -687,16 +689,6 @@ class SetSolution:
         )
 
 
-def _of_textbook(
-    error: Array,
-    degrees: int,
-    solved: Coefficients,
-    _: Outcome,
-    *,
-    grouped: bool,
-    replicates: Array | None = None,
-    **__: Any,
-) -> Estimate:
+def _of_textbook(error: Array, degrees: int, solved: Coefficients, _: Outcome, *, grouped: bool, **__: Any) -> Estimate:
     """On all columns of a wide view errors are those of the textbook, which take samples for independent: none with groups."""
-    error = error if replicates is None else jackknife_error(replicates)
     return Estimate(solved.coef, np.full_like(error, np.nan) if grouped else error, degrees)
