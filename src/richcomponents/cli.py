@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
-    from richcomponents.commands import Answered, FitResult
+    from richcomponents.commands import Answered, FitRequest, FitResult
 
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -86,8 +88,7 @@ def _examples(command: str) -> str:
     return "\n\n".join(["Examples:", *(f"{about}\n\n  {line}" for about, line in EXAMPLES[command])])
 
 
-_SHOWN = 50
-_STRONGEST = 10
+_SHOWN, _CLEAREST = 50, 10  # rows of a table, and of one of effects
 
 
 def _option(panel: str, metavar: str | None, help: str, *names: str, **more: Any) -> Any:
@@ -113,42 +114,75 @@ _all_views = (
     f"U first, then V: {_given}. Not needed for several files, or a file with several matrices. Three or more views: "
     "hidden components of any subsets of them."
 )
-ViewOptions = Annotated[list[str] | None, _columns("NAME=COLUMNS", _all_views, "--views")]
 _two_views = f"Tests first, then controls: {_given}. Not needed for two files, or a file with two matrices."
-TwoViews = Annotated[list[str] | None, _columns("NAME=COLUMNS", _two_views, "--views")]
-_sets = "Which subsets of the views have a component: a,b,c,a+b,a+b+c. By default all."
-Sets = Annotated[list[str] | None, _columns("SETS", _sets)]
-Discover = Annotated[bool, _fit(None, "Keep only the components that the data show.", "--discover")]
 _component = "What the model is of: S1 (default), S2, S3; of more views a subset, a+b (default: the first view)."
-Component = Annotated[str | None, _fit("NAME", _component)]
 _target = "The outcome's column; it may depend on one component only, U's own part by default."
-Target = Annotated[str | None, _columns("COLUMN", _target)]
 _positive = (
     "Of a target with two classes, the one whose odds are modelled. By default the one whose name says so (case, yes, "
     "disease, treated, ...), else the second in order."
 )
-Positive = Annotated[str | None, _columns("CLASS", _positive)]
 _covariates = "Known covariates (age, sex), separated by commas, removed from all views."
-Covariates = Annotated[list[str] | None, _columns("COLUMNS", _covariates)]
-_groups = "Column that says which rows belong together (repeated measurements)."
-Groups = Annotated[str | None, _columns("COLUMN", _groups)]
-Key = Annotated[str | None, _columns("COLUMN", "Column with sample labels; several files are matched by it.", "--id")]
+_wanted = "Of an exposure with two classes, the one whose effect is wanted."
+_reference = (
+    "The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), else the "
+    "first in order."
+)
 _rank = (
     "Shared directions of two views: auto, full, or a number. Of more views those of some components, a+b=1,a+b+c=2."
 )
-Rank = Annotated[str, _fit("RANK", _rank)]
-_method = "efficient, or paper: the formulas of Ge and Zou, with no protection."
-Method = Annotated[str, _fit("NAME", _method)]
 _order = "Highest order of the cumulants, 3 to 6. All subsets of four views take 5, of five views 6."
-Order = Annotated[int, _fit("K", _order, min=3, max=6)]
 _missing = "Rows with missing values: drop leaves them out, available uses what is there, error refuses them."
-Missing = Annotated[str, _fit("HOW", _missing)]
 _header = "Whether the first line of a text table that holds only numbers names the columns, or is a row."
 Header = Annotated[bool | None, _columns(None, _header, "--header/--no-header", show_default=False)]
-Seed = Annotated[int, _fit("K", "Seed of the posterior draws.")]
-Report = Annotated[Path | None, _written("FILE", "Write an HTML report here.")]
-Save = Annotated[Path | None, _written("FILE", "Save the fitted model here.")]
 Json = Annotated[bool, _written(None, "Print one JSON object and nothing else.", "--json")]
+Text = str | None
+Texts = list[str] | None
+File = Path | None
+# fmt: off
+OPTIONS: dict[str, tuple[Any, Any]] = {  # of several commands: Annotated[type, help], and the default
+    "views": (Annotated[Texts, _columns("NAME=COLUMNS", _all_views, "--views")], None),
+    "two_views": (Annotated[Texts, _columns("NAME=COLUMNS", _two_views, "--views")], None),
+    "sets": (Annotated[Texts, _columns("SETS", "Which subsets have a component: a,b,c,a+b,a+b+c. By default all.")], None),
+    "discover": (Annotated[bool, _fit(None, "Keep only the components that the data show.", "--discover")], False),
+    "target": (Annotated[Text, _columns("COLUMN", _target)], None),
+    "positive": (Annotated[Text, _columns("CLASS", _positive)], None),
+    "wanted": (Annotated[Text, _columns("CLASS", _wanted, "--positive")], None),
+    "reference": (Annotated[Text, _columns("CLASS", _reference)], None),
+    "component": (Annotated[Text, _fit("NAME", _component)], None),
+    "method": (Annotated[str, _fit("NAME", "efficient, or paper: as Ge and Zou, with no protection.")], "efficient"),
+    "covariates": (Annotated[Texts, _columns("COLUMNS", _covariates)], None),
+    "groups": (Annotated[Text, _columns("COLUMN", "Which rows belong together (repeated measurements).")], None),
+    "key": (Annotated[Text, _columns("COLUMN", "Sample labels; several files are matched by them.", "--id")], None),
+    "rank": (Annotated[str, _fit("RANK", _rank)], "auto"),
+    "order": (Annotated[int, _fit("K", _order, min=3, max=6)], 4),
+    "components": (Annotated[int | None, _fit("K", "How many, for pca and mixture.", min=1)], None),
+    "missing": (Annotated[str, _fit("HOW", _missing)], "drop"),
+    "header": (Header, None),
+    "seed": (Annotated[int, _fit("K", "Seed of the posterior draws.")], 0),
+    "report": (Annotated[File, _written("FILE", "Write an HTML report here.")], None),
+    "save": (Annotated[File, _written("FILE", "Save the fitted model here.")], None),
+    "as_json": (Json, False),
+}
+# fmt: on
+
+
+def _takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with these OPTIONS, in this order, before options of its own; those that it does not name are its **given."""
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        whole = signature(command, eval_str=True)
+        own = {one.name: one for one in whole.parameters.values() if one.kind != Parameter.VAR_KEYWORD}
+        told = {
+            name: Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in OPTIONS.items()
+            if name in names
+        }
+        first = {name: one for name, one in own.items() if one.kind != Parameter.KEYWORD_ONLY}
+        command.__signature__ = whole.replace(parameters=list((first | told | own | told).values()))  # type: ignore[attr-defined]
+        command.__annotations__ = {name: one.annotation for name, one in (own | told).items()}
+        return command
+
+    return with_options
 
 
 def _show_version(wanted: bool) -> None:
@@ -175,149 +209,83 @@ _models = (
 )
 _cleaned = "Write U's own part of every row here, the shared part removed: .csv, .tsv or .parquet (see rca transform)."
 _coefficients = "Write the table of all coefficients here: .csv, .tsv or .parquet."
+_OF_ALL = ("covariates", "groups", "key", "rank", "missing", "header", "seed", "as_json")
+_OF_FIT = (*_OF_ALL, "views", "sets", "discover", "target", "positive", "order")
 
 
 @app.command(epilog=_examples("fit"))
+@_takes(*_OF_FIT, "component", "method", "components", "report", "save")
 def fit(
     data: Data,
-    views: ViewOptions = None,
-    sets: Sets = None,
-    discover: Discover = False,
-    target: Target = None,
-    positive: Positive = None,
+    *,
     model: Annotated[str, _fit("NAME", _models)] = "auto",
-    component: Component = None,
-    method: Method = "efficient",
-    covariates: Covariates = None,
-    groups: Groups = None,
-    key: Key = None,
-    rank: Rank = "auto",
-    order: Order = 4,
-    components: Annotated[int | None, _fit("K", "How many, for pca and mixture.", min=1)] = None,
-    missing: Missing = "drop",
-    header: Header = None,
-    seed: Seed = 0,
-    report: Report = None,
-    coefficients: Annotated[Path | None, _written("FILE", _coefficients)] = None,
-    cleaned: Annotated[Path | None, _written("FILE", _cleaned)] = None,
-    save: Save = None,
-    as_json: Json = False,
+    coefficients: Annotated[File, _written("FILE", _coefficients)] = None,
+    cleaned: Annotated[File, _written("FILE", _cleaned)] = None,
+    as_json: bool,
+    report: File,
+    save: File,
+    **given: Any,
 ) -> None:
     """Learn what is specific to U once the part shared with V is removed; of three or more views, what any of them share."""
+    from richcomponents.commands import run_fit, write_coefficients, write_component
+
     _check_outputs(data, [coefficients, cleaned], report, save)
-    if coefficients is not None and target is None and model in ("auto", "none"):
+    if coefficients is not None and given["target"] is None and model in ("auto", "none"):
         raise ValueError("--coefficients are those of a model: name one with --model, or an outcome with --target")
-    result = _fitted(
-        data, views, sets=sets, discover=discover, target=target, positive=positive, model=model, component=component,
-        method=method, covariates=covariates, groups=groups, key=key, rank=rank, order=order, components=components,
-        missing=missing, header=header, seed=seed,
-    )  # fmt: skip
+    request = _request(data, model=model, **given)
+    result = run_fit(request, progress=True)
     _write(result, save, report, f"Rich component analysis of {_names(data)}")
     if coefficients is not None:
-        from richcomponents.commands import write_coefficients
-
         write_coefficients(coefficients, result)
         _say(f"The coefficients are in {coefficients}.")
     if cleaned is not None:
-        from richcomponents.commands import write_component
-
-        _say_answered(write_component(result.model, data, cleaned, None, key, header), cleaned)
-    if as_json:
-        _print_json(result)
-    else:
-        _print_fit(result)
+        _say_answered(write_component(result.model, data, cleaned, None, request.key, request.header), cleaned)
+    _print_found(result, as_json)
 
 
-_exposure = "The exposure's column: disease, drug, dose; numbers, or classes."
-_wanted = "Of an exposure with two classes, the one whose effect is wanted."
-_reference = (
-    "The class that others are compared with. By default the one whose name says so (control, no, healthy, ...), else the "
-    "first in order."
-)
 _effects = "Write the table of all effects here: .csv, .tsv or .parquet."
 
 
 @app.command(epilog=_examples("effects"))
+@_takes(*_OF_ALL, "two_views", "wanted", "reference", "report", "save")
 def effects(
     data: Data,
-    exposure: Annotated[str, _columns("COLUMN", _exposure)],
-    views: TwoViews = None,
-    positive: Annotated[str | None, _columns("CLASS", _wanted)] = None,
-    reference: Annotated[str | None, _columns("CLASS", _reference)] = None,
-    covariates: Covariates = None,
-    groups: Groups = None,
-    key: Key = None,
-    rank: Rank = "auto",
-    missing: Missing = "drop",
-    header: Header = None,
-    seed: Seed = 0,
-    report: Report = None,
-    out: Annotated[Path | None, _written("FILE", _effects)] = None,
-    save: Save = None,
-    as_json: Json = False,
+    exposure: Annotated[str, _columns("COLUMN", "The exposure's column: disease, drug, dose; numbers, or classes.")],
+    *,
+    out: Annotated[File, _written("FILE", _effects)] = None,
+    as_json: bool,
+    report: File,
+    save: File,
+    **given: Any,
 ) -> None:
     """Does an exposure change the tests, when something hidden goes with it and disturbs them too?
 
     Controls are columns that the exposure does not change, but what is hidden disturbs.
     """
-    from richcomponents.commands import FitRequest, run_effects, write_rows
+    from richcomponents.commands import run_effects, write_rows
 
     _check_outputs(data, [out], report, save)
-    request = FitRequest(
-        data=data, views=views or (), exposure=_one(exposure) or "", positive=positive, reference=reference,
-        covariates=_parts(covariates), groups=_one(groups), key=_one(key), rank=rank, missing=missing, header=header,
-        seed=seed, command=_command(),
-    )  # fmt: skip
+    given |= {"views": given.pop("two_views"), "positive": given.pop("wanted")}
     with _busy("estimating effects, holding out one control after the other"):
-        result = run_effects(request)
+        result = run_effects(_request(data, exposure=exposure, **given))
     _write(result, save, report, f"Effects of {exposure} in {_names(data)}")
     if out is not None:
         write_rows(out, [row for answer in result.findings.effects for row in answer.rows()])
         _say(f"The table of effects is in {out}.")
-    if as_json:
-        _print_json(result)
-    else:
-        _print_effects(result)
-        if report is None:
-            _print(
-                "Next: --report page.html draws effects, controls and sensitivity; --out effects.csv writes every column."
-            )
+    _print_found(result, as_json)
+    if report is None and not as_json:
+        _print(
+            "Next: --report page.html draws effects, controls and sensitivity; --out effects.csv writes every column."
+        )
 
 
 @app.command(epilog=_examples("diagnose"))
-def diagnose(
-    data: Data,
-    views: ViewOptions = None,
-    sets: Sets = None,
-    discover: Discover = False,
-    target: Target = None,
-    positive: Positive = None,
-    covariates: Covariates = None,
-    groups: Groups = None,
-    key: Key = None,
-    rank: Rank = "auto",
-    order: Order = 4,
-    missing: Missing = "drop",
-    header: Header = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+@_takes(*_OF_FIT)
+def diagnose(data: Data, *, as_json: bool, **given: Any) -> None:
     """Say whether the data can tell U's own part from the shared part, before anything is learned."""
-    result = _fitted(
-        data, views, sets=sets, discover=discover, target=target, positive=positive, covariates=covariates, groups=groups,
-        key=key, rank=rank, order=order, missing=missing, header=header, seed=seed,
-    )  # fmt: skip
-    if as_json:
-        _print_json(result)
-        return
-    _tell_notes(result)
-    found = result.findings
-    _print(f"{found.headline()}\n\n{found.summary}")
-    if found.outcome is not None:
-        from richcomponents.text import p_value
+    from richcomponents.commands import run_fit
 
-        told = found.outcome
-        _print(f"  {f'{told.name} and {told.outside}':<24} {p_value(told.test.p_value)}")
+    _print_found(run_fit(_request(data, **given), progress=True), as_json, tables=False)
 
 
 Model = Annotated[
@@ -411,6 +379,7 @@ def demo(
 
     from richcomponents.demo import run_demo
     from richcomponents.outputs import check_outputs
+    from richcomponents.text import lined_up
 
     picture = out.with_suffix(".png")
     check_outputs([out, picture])  # before a word is said
@@ -426,7 +395,8 @@ def demo(
     methods, answer = [name for name in result.effects if name != "truth"], result.findings.effects[0]
     rows = [[name, *(f"{values[i]:+.2f}" for values in result.effects.values())] for i, name in enumerate(result.names)]
     errors = ["mean squared error", *(f"{result.errors[name][0]:.4f}" for name in methods), ""]
-    _print_table("Effect of malignancy (standard deviations), the example", ["", *result.effects], [*rows, errors])
+    lines = lined_up([["", *result.effects], *rows, errors])
+    _print("\n  ".join(["Effect of malignancy (standard deviations), the example", *lines]) + "\n")
     _print(
         "naive: the difference as it is. ANCOVA: the controls as covariates. RUV-2: factors of the controls as covariates.\n"
         "RCA: also takes into account that the controls are noisy.\n"
@@ -450,14 +420,17 @@ def demo(
 # ---- printing
 
 
-def _fitted(
-    data: list[Path], views: list[str] | None, *, sets: list[str] | None, covariates: list[str] | None, **options: Any
-) -> FitResult:
-    from richcomponents.commands import FitRequest, run_fit
+def _request(data: list[Path], **given: Any) -> FitRequest:
+    """What was asked for: names of columns in quotes or not, lists with commas or several times."""
+    from richcomponents.commands import FitRequest
+    from richcomponents.data.table import name_in, names_in
 
-    options |= {name: _one(options[name]) for name in ("target", "groups", "key")}
-    options |= {"sets": _parts(sets), "covariates": _parts(covariates), "command": _command()}
-    return run_fit(FitRequest(data=data, views=views or (), **options), progress=True)
+    for one in {"target", "exposure", "groups", "key"} & given.keys():
+        given[one] = None if given[one] is None else name_in(given[one])
+    for several in {"sets", "covariates"} & given.keys():
+        given[several] = [name for part in given[several] or () for name in names_in(part)]
+    command = shlex.join(["rca", *sys.argv[1:]])
+    return FitRequest(data=data, **given | {"views": given["views"] or (), "command": command})
 
 
 def _say_answered(written: Answered, out: Path) -> None:
@@ -496,24 +469,6 @@ def _write(result: FitResult, save: Path | None, report: Path | None, title: str
         _say(f"The report is in {report}.")
 
 
-def _parts(given: list[str] | None) -> list[str]:
-    """What was given once with commas, or several times, or both; names with commas in quotes."""
-    from richcomponents.data.table import names_in
-
-    return [name for part in given or () for name in names_in(part)]
-
-
-def _one(name: str | None) -> str | None:
-    """A column name, in quotes or not."""
-    from richcomponents.data.table import name_in
-
-    return None if name is None else name_in(name)
-
-
-def _command() -> str:
-    return shlex.join(["rca", *sys.argv[1:]])
-
-
 def _busy(what: str) -> AbstractContextManager[object]:
     """A spinner on standard error, only where somebody looks at it."""
     from contextlib import nullcontext
@@ -536,72 +491,24 @@ def _say(sentence: str) -> None:
     _print(sentence, err=True)
 
 
-def _tell_notes(result: FitResult) -> None:
-    for note in result.findings.notes:
-        _say(f"note: {note}")
-
-
-def _print_json(result: FitResult) -> None:
+def _print_found(result: FitResult, as_json: bool, *, tables: bool = True) -> None:
+    """Verdict, tables, advice, in the words of the page; or all of it as one JSON object."""
     import json
 
-    text = json.dumps(result.findings.as_dict(), allow_nan=False, ensure_ascii=False)
-    typer.echo("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text))  # JSON's own escapes
-
-
-def _print_fit(result: FitResult) -> None:
-    _tell_notes(result)
     found = result.findings
-    _print(f"{found.headline()}\n")
-    if found.outcome is not None:
-        if found.outcome.contrast is not None:
-            _print(f"{found.outcome.name}: {found.outcome.contrast}\n")
-        _print_rows(f"Coefficients ({found.outcome.unit}), by method", found.outcome.rows())
-    if found.learned is not None:
-        _print_rows(found.learned.title, found.learned.rows)
-    _print(found.summary)
-
-
-def _print_effects(result: FitResult) -> None:
-    _tell_notes(result)
-    found = result.findings
+    if as_json:
+        text = json.dumps(found.as_dict(), allow_nan=False, ensure_ascii=False)
+        typer.echo("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text))  # JSON's own escapes
+        return
+    for note in found.notes:
+        _say(f"note: {note}")
     _print(f"{found.verdict.capitalize()}. {found.headline()}\n")
-    for answer in found.effects:
-        shown, total = answer.effects.take(answer.order()[:_STRONGEST]), len(answer.effects.names)
-        which = f", the {_STRONGEST} clearest of {total}" if total > _STRONGEST else ""
-        _print("\n  ".join([f"Effects of {answer.exposure}{which}", *str(shown).splitlines()]) + "\n")
-    _print(
-        "estimate: with what is hidden removed; adjusted: for the controls; naive: no controls;\n"
-        "q: false discovery rate.\n"
-    )
-    for sentence in found.advice():
-        if sentence not in found.notes:
-            _print(sentence)
-
-
-def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
-    from richcomponents.text import p_text
-
-    shown = rows[:_SHOWN]
-    known = [key for key in (rows[0] if rows else ()) if any(row[key] == row[key] for row in rows)]  # nan is not itself
-
-    def cell(key: str, value: object) -> str:
-        if not isinstance(value, float):
-            return str(value)
-        return p_text(value) if key in ("p", "q") else f"{value:.4g}"
-
-    if shown:
-        _print_table(title, known, [[cell(key, row[key]) for key in known] for row in shown])
-    if len(shown) < len(rows):
-        _print(f"  ... and {len(rows) - len(shown)} more rows: see --report or --json\n")
-
-
-def _print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
-    """Columns lined up with spaces: readable on a terminal, in a file and in a mail."""
-    from richcomponents.text import in_line, lined_up
-
-    head, *rows = ([in_line(cell) for cell in row] for row in [head, *rows])
-    rule = ["-" * max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    _print("\n".join([title, *(f"  {line}" for line in lined_up([head, rule, *rows]))]) + "\n")
+    for title, table in found.tables() if tables else ():
+        head, *rows = str(table).splitlines()
+        shown = _CLEAREST if found.effects else _SHOWN
+        title += f" ({shown} of {len(rows)}: --report and --json have all)" if len(rows) > shown else ""
+        _print("\n  ".join([title, head, *rows[:shown]]) + "\n")
+    _print("\n".join([one for one in found.advice() if one not in found.notes] if found.effects else [found.summary]))
 
 
 # ---- errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -97,8 +97,7 @@ def run_effects(request: FitRequest) -> FitResult:
         raise DataError(f"effects take two views, tests and controls: --views names {len(chosen.views)}")
     y, reference = _exposure(request, chosen)
     model = ExposureEffects(_contrastive(request, chosen.views, chosen.covariates), reference=reference)
-    elsewhere = (WeakIdentificationWarning, SpecificationWarning)
-    return _found(model, chosen, y, request.exposure, made, False, elsewhere)
+    return _found(model, chosen, y, request.exposure, made, False)
 
 
 def _read(request: FitRequest, target: str | None, role: str) -> tuple[Selection, Provenance]:
@@ -111,21 +110,19 @@ def _read(request: FitRequest, target: str | None, role: str) -> tuple[Selection
     return chosen, Provenance(command=request.command, files=files, seed=request.seed, date=date)
 
 
-def _found(
-    model: Any, chosen: Selection, y: Any, outcome: str, made: Provenance, progress: bool,
-    told_elsewhere: Sequence[type[Warning]] = (),
-) -> FitResult:  # fmt: skip
+def _found(model: Any, chosen: Selection, y: Any, outcome: str, made: Provenance, progress: bool) -> FitResult:
+    """What a fit warns of is a note, unless the verdict, alarms or advice say it."""
     with warnings.catch_warnings(record=True) as caught:  # the findings fit other methods, which warn again
         warnings.simplefilter("always")
-        for category in told_elsewhere:
-            warnings.simplefilter("ignore", category)
+        if isinstance(model, ExposureEffects):
+            warnings.simplefilter("ignore", WeakIdentificationWarning)
+            warnings.simplefilter("ignore", SpecificationWarning)
         model.fit(chosen.X, y, groups=chosen.groups)
         findings = Findings.of(model, chosen.X, y, outcome=outcome, provenance=made, progress=progress)
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
     gap_note = getattr(model, "rca_", model).fitted_.gap_note
     gaps = [gap_note] if gap_note else []
-    noted = tuple(dict.fromkeys([*chosen.notes, *gaps, *told, *findings.notes]))
-    return FitResult(model, replace(findings, notes=noted))
+    return FitResult(model, findings.noting([*chosen.notes, *gaps, *told, *findings.notes]))
 
 
 def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:

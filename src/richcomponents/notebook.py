@@ -2,16 +2,21 @@
 
 There are two forms, used by everything that is shown. A :class:`Table` is a list of rows. A :class:`Summary` is a page of text
 that also knows what is said first: the verdict, sentences in plain words, tables. A notebook shows these, and the whole text
-(shrinkage, evidence in nats, ...) behind a fold. Names of strangers are escaped on the way.
+(shrinkage, evidence in nats, ...) behind a fold. HTML comes from `templates/`, here and for the report, and every text in it is
+escaped on the way.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
 
-from richcomponents.text import escape, in_line, lined_up, number, p_text
+from richcomponents.text import in_line, lined_up, number, p_text, plain
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _ROWS, _COLUMNS = 20, 9  # of a table that are seen at first
 _FOLDED = 500  # rows behind a fold: a notebook keeps them all in its file
@@ -21,7 +26,31 @@ TONES |= dict.fromkeys(("weak", "not checked", "nothing shared"), "fair")
 TONES |= dict.fromkeys(("not identified", "contradicted"), "poor")
 """Whether a verdict is good news; those that are neither are left out."""
 _COLOURS = {"good": "#0f9d76", "fair": "#e08e0b", "poor": "#d1493f"}
-_BOX = "border-left:4px solid {};padding:2px 0 2px 12px;margin:4px 0;max-width:56em"
+
+
+@cache
+def templates() -> Environment:
+    """All HTML of the library. Whatever is put into it is escaped, and characters that nobody would see are shown."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    strict: dict[str, Any] = {
+        "autoescape": True,
+        "undefined": StrictUndefined,
+        "trim_blocks": True,
+        "lstrip_blocks": True,
+    }
+    made = Environment(loader=PackageLoader("richcomponents"), finalize=_shown_as_is, **strict)
+    made.filters |= {"in_line": in_line, "cell": cell}
+    return made
+
+
+def _shown_as_is(value: Any) -> Any:
+    return plain(value) if type(value) is str else value
+
+
+def _piece(name: str, *given: Any) -> str:
+    """A piece of HTML of templates/notebook.html."""
+    return str(getattr(templates().get_template("notebook.html").module, name)(*given))
 
 
 def is_p(title: str) -> bool:
@@ -145,45 +174,21 @@ class Summary(str):
 
     def _repr_html_(self) -> str:
         colour = _COLOURS.get(TONES.get(self.verdict, ""), "#8a919c")
-        first, *rest = self.says or ("",)
-        word = f'<b style="color:{colour}">{escape(self.verdict.capitalize())}.</b> ' if self.verdict else ""
-        points = "".join(f"<li>{escape(sentence)}</li>" for sentence in rest)
-        more = f'<ul style="margin:4px 0;padding-left:18px">{points}</ul>' if points else ""
-        said = f'<div style="{_BOX.format(colour)}"><p style="margin:2px 0">{word}{escape(first)}</p>{more}</div>'
-        tables = "".join(map(shown, self.tables))
-        whole = f'<pre style="overflow-x:auto">{escape(str(self))}</pre>'
-        return f"<div>{said if self.verdict or self.says else ''}{tables}{folded('All numbers behind it', whole)}</div>"
+        return _piece("summary", self.verdict, colour, self.says, list(map(shown, self.tables)), str(self))
 
 
 def folded(title: str, inside: str) -> str:
     """HTML that is seen after a click on its title."""
-    return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{inside}</details>'
+    return _piece("folded", title, inside)
 
 
 def shown(thing: Any) -> str:
     """Anything as HTML: its own, or its text."""
     own = getattr(thing, "_repr_html_", None)
-    return own() if own is not None else f"<pre>{escape(str(thing))}</pre>"
+    return _piece("text", str(thing)) if own is None else own()
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
     """Texts as a table, the first `names` columns to the left; of a long or wide one the first rows and columns, and the whole
     behind a fold."""
-    whole = _html_rows(head, rows[:_FOLDED], names)
-    if len(rows) <= _ROWS and len(head) <= _COLUMNS:
-        return whole
-    few = _html_rows(head[:_COLUMNS], [row[:_COLUMNS] for row in rows[:_ROWS]], names)
-    size = f"{len(rows)} rows" + (f", {len(head)} columns" if len(head) > _COLUMNS else "")
-    cut = f"<p>The first {_FOLDED} rows: to_frame() has all.</p>" if len(rows) > _FOLDED else ""
-    return few + folded(f"All of it: {size}", whole + cut)
-
-
-def _html_rows(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> str:
-    sides = [' style="text-align:left"' if i < names else "" for i in range(len(head))]
-
-    def line(tag: str, texts: Sequence[str]) -> str:
-        cells = (f"<{tag}{side}>{escape(in_line(text))}</{tag}>" for side, text in zip(sides, texts, strict=True))
-        return f"<tr>{''.join(cells)}</tr>"
-
-    body = "".join(line("td", row) for row in rows)
-    return f'<div style="overflow-x:auto"><table><thead>{line("th", head)}</thead><tbody>{body}</tbody></table></div>'
+    return _piece("table", head, rows, names, (_ROWS, _COLUMNS, _FOLDED))

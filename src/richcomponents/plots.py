@@ -38,11 +38,8 @@ _MARKERS = {
     "RCA": ("o", BLUE),
     "truth": ("*", PINK),
 }
-_LONGEST, _LONGEST_NARROW = 28, 16  # letters of a name
+_LONGEST, _LINE = 24, 36  # letters of a name, and of a line below an axis
 _READABLE = 7.0  # log-odds beyond which nobody reads an odds ratio
-_NARROW = 5.0  # inches
-_ACROSS_NARROW = 12  # columns of a heat map that have room there
-_LABEL_NARROW = 26  # letters of a line below an axis there
 _DODGED = (-0.24, 0.24, -0.12, 0.12)  # where other methods stand beside the estimate, so that none lies on another
 PALE = "#c9ced6"
 
@@ -81,26 +78,19 @@ def _axes(ax: Axes | None, width: float, height: float) -> Any:
     return new_figure(width, height).subplots() if ax is None else ax
 
 
-def _narrow(ax: Axes) -> bool:
-    figure: Any = ax.figure
-    return bool(figure.bbox.width / figure.dpi < _NARROW)
+def _wrapped(text: str) -> str:
+    """The label of an axis, in lines that a figure has room for."""
+    return fill(plain(text), _LINE)
 
 
-def _wrapped(text: str, ax: Axes) -> str:
-    """The label of an axis, in lines that a narrow figure has room for."""
-    text = plain(text)
-    return fill(text, _LABEL_NARROW) if _narrow(ax) else text
-
-
-def _short(name: str, ax: Axes | None = None) -> str:
+def _short(name: str) -> str:
     name = in_line(name)
-    longest = _LONGEST_NARROW if ax is not None and _narrow(ax) else _LONGEST
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
 
 
 def _name_rows(ax: Axes, names: Sequence[str]) -> None:
     """Names on the vertical axis, the first on top."""
-    ax.set_yticks(np.arange(len(names)), [_short(name, ax) for name in names])
+    ax.set_yticks(np.arange(len(names)), [_short(name) for name in names])
     for label in ax.get_yticklabels():
         label.set_parse_math(False)
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -122,14 +112,16 @@ def _frame(ax: Axes, title: str, shown: int, total: int) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(ax: Axes) -> Any:
-    """Beside the axes; below them on a narrow figure of one picture."""
+def _legend(ax: Axes) -> None:
+    """Below the only picture of a figure that makes room for it, beside others. Names are drawn literally."""
     figure: Any = ax.figure
-    if _narrow(ax) and len(figure.axes) == 1:
-        return figure.legend(
-            *ax.get_legend_handles_labels(), loc="outside lower left", ncols=2, frameon=False, fontsize="small"
-        )
-    return ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    if len(figure.axes) == 1 and figure.get_layout_engine() is not None:
+        handles, labels = ax.get_legend_handles_labels()
+        legend = figure.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, fontsize="small")
+    else:
+        legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def correlation_plot(correlations: Array, rank: int, *, ax: Axes | None = None) -> Axes:
@@ -156,13 +148,13 @@ def variance_plot(
     low: Array | None = None,
     high: Array | None = None,
     *,
-    told: bool = True,
+    estimated: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
     """Each feature's variance as shares: its own part (d,) and the part shared with the other view (d,).
 
-    low, high : limits of the own part (d,); between them it is open whose the variance is, and the estimate is a line. told :
-    whether there is an estimate at all, or the limits only.
+    low, high : limits of the own part (d,); between them variance may be of either part, and the estimate is a line.
+    estimated : whether there is an estimate at all, or the limits only.
     """
     total = np.maximum(own + shared, np.finfo(float).tiny)
     rows = largest(shared / total)
@@ -177,13 +169,13 @@ def variance_plot(
     if np.any(utmost > least):
         ax.barh(at, utmost - least, left=least, color=PALE, hatch="////", edgecolor=GREY, linewidth=0, height=0.7,
                 label="one or the other")  # fmt: skip
-        if told:
+        if estimated:
             ax.vlines(mine, at - 0.35, at + 0.35, color=PINK, linewidth=2, label="estimate")
     ax.barh(at, 1 - utmost, left=utmost, color=ORANGE, height=0.7, label="shared (S2)")
     _name_rows(ax, [names[i] for i in rows])
     ax.set_xlim(0, 1)
     ax.set_xlabel("share of the variance of U")
-    _frame(ax, "What is whose", len(rows), len(names))
+    _frame(ax, "Own and shared variance", len(rows), len(names))
     _legend(ax)
     return ax
 
@@ -224,7 +216,7 @@ def interval_plot(
     if ax.get_xlim()[0] < 0 < ax.get_xlim()[1]:
         ax.axvline(0, color=GREY, linewidth=0.8, zorder=0)
     _name_rows(ax, [names[i] for i in rows])
-    ax.set_xlabel(_wrapped(label, ax), parse_math=False)
+    ax.set_xlabel(_wrapped(label), parse_math=False)
     _frame(ax, title, len(rows), len(names))
     _legend(ax)
     return ax
@@ -242,13 +234,12 @@ def heat_map(
 ) -> Axes:
     """A matrix (m, n) in colours around zero; of a large one, the rows and columns with the largest norms.
 
-    known : (m, n), False where the entry is not told; there the cell is grey.
+    known : (m, n), False where the sign of the entry is open; there the cell is grey.
     """
     from matplotlib.colors import ListedColormap
 
     keep_rows = largest(np.linalg.norm(np.nan_to_num(matrix), axis=1))
-    across = _ACROSS_NARROW if ax is not None and _narrow(ax) else MOST
-    keep_columns = largest(np.linalg.norm(np.nan_to_num(matrix), axis=0), across)
+    keep_columns = largest(np.linalg.norm(np.nan_to_num(matrix), axis=0))
     part = matrix[np.ix_(keep_rows, keep_columns)]
     ax = _axes(ax, *heat_map_size(rows, columns))
     scale = max(float(np.nanmax(np.abs(part), initial=0.0)), np.finfo(float).tiny)
@@ -256,8 +247,8 @@ def heat_map(
     if known is not None and not known.all():
         hidden = np.ma.masked_array(np.ones(part.shape), known[np.ix_(keep_rows, keep_columns)].astype(np.bool_))
         ax.pcolor(hidden, cmap=ListedColormap([PALE]), hatch="////", edgecolor=GREY, linewidth=0)
-    ax.set_xticks(np.arange(part.shape[1]) + 0.5, [_short(columns[i], ax) for i in keep_columns], rotation=90)
-    ax.set_yticks(np.arange(part.shape[0]) + 0.5, [_short(rows[i], ax) for i in keep_rows])
+    ax.set_xticks(np.arange(part.shape[1]) + 0.5, [_short(columns[i]) for i in keep_columns], rotation=90)
+    ax.set_yticks(np.arange(part.shape[0]) + 0.5, [_short(rows[i]) for i in keep_rows])
     for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
         tick.set_parse_math(False)
     ax.tick_params(length=0)
@@ -311,7 +302,7 @@ def estimate_plot(estimate: Estimate, *, title: str = "", label: str = "", ax: A
 def _odds_axis(ax: Axes, positive: str) -> None:
     """Log-odds below, what they multiply the odds by above."""
     above = ax.secondary_xaxis("top", functions=(lambda x: x, lambda x: x))
-    above.set_xlabel(_wrapped(f"odds ratio of {positive}", ax), parse_math=False)
+    above.set_xlabel(_wrapped(f"odds ratio of {positive}"), parse_math=False)
     above.xaxis.set_major_formatter(lambda x, _: f"{np.exp(x):.2g}" if abs(x) < _READABLE else "")
 
 
@@ -401,8 +392,7 @@ def sensitivity_plot(
     ax.set_xlabel("assumed noise of the controls")
     ax.set_ylabel("effect")
     _frame(ax, title, len(shown), low.shape[1])
-    for text in _legend(ax).get_texts():
-        text.set_parse_math(False)
+    _legend(ax)
     return ax
 
 
@@ -420,8 +410,7 @@ def distribution_plot(names: Sequence[str], values: Array, *, title: str = "", a
     ax.plot(middle, at, "o", color=ORANGE, markersize=4, linestyle="none", label="median")
     _name_rows(ax, [names[i] for i in rows])
     ax.set_xlabel("standard deviations from the mean")
-    _frame(ax, title, 1, 1)
-    _title(ax, title, f"the {len(rows)} most skewed of {len(names)}" if len(rows) < len(names) else "")
+    _frame(ax, f"{title}, the {len(rows)} most skewed of {len(names)}" if len(rows) < len(names) else title, 1, 1)
     _legend(ax)
     return ax
 
@@ -433,8 +422,7 @@ def sample_plot(
     figure: Any, before: Array, after: Array, colour: Array | None, label: str, titles: Sequence[str] = ()
 ) -> None:
     """Samples (n, 2) in two directions before and after cleaning, on one scale; colour : (n,) numbers or texts, or None."""
-    narrow = figure.get_figwidth() < _NARROW
-    panels = figure.subplots(*((2, 1) if narrow else (1, 2)), sharex=True, sharey=True)
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
     classes = [] if colour is None else sorted({str(one) for one in colour})
     for ax, points, title in zip(panels, (before, after), titles or ("before", "after"), strict=True):
         if colour is None:
@@ -448,15 +436,12 @@ def sample_plot(
         ax.axhline(0, color=GREY, linewidth=0.6, zorder=0)
         ax.axvline(0, color=GREY, linewidth=0.6, zorder=0)
         _frame(ax, title, 1, 1)
-        if narrow or ax is panels[0]:
-            ax.set_ylabel("shared direction 2")
-        if not narrow or ax is panels[-1]:
-            ax.set_xlabel("shared direction 1")
+        ax.set_xlabel("shared direction 1")
+    panels[0].set_ylabel("shared direction 2")
     if colour is not None and len(classes) <= len(_CLASSES):
-        legend = figure.legend(
-            *panels[0].get_legend_handles_labels(), title=plain(label), loc="outside lower left", ncols=3, frameon=False,
-            fontsize="small", title_fontsize="small",
-        )  # fmt: skip
+        handles, labels = panels[0].get_legend_handles_labels()
+        small: dict[str, Any] = {"frameon": False, "fontsize": "small", "title_fontsize": "small"}
+        legend = figure.legend(handles, labels, title=plain(label), loc="outside lower left", ncols=3, **small)
         for text in (*legend.get_texts(), legend.get_title()):
             text.set_parse_math(False)
     elif colour is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from html import escape as html_escape
 from unicodedata import category
 
 _LONGEST = 100  # characters of a name in a table; the row of a table is as wide as its longest name
@@ -47,15 +46,6 @@ def page(lines: Iterable[str]) -> str:
     return plain("\n".join(lines))
 
 
-def escape(text: str) -> str:
-    """Text of any origin as HTML that shows it: no markup, and no character that hides or turns the direction of writing.
-
-    >>> escape("<b>\\u202e")
-    '&lt;b&gt;\\\\u202e'
-    """
-    return html_escape(plain(text))
-
-
 _SMALLEST = 1e-16  # p values below say nothing but this
 
 
@@ -85,8 +75,8 @@ def p_value(p: float) -> str:
 def number(value: float) -> str:
     """Three to four digits.
 
-    >>> number(-0.12345), number(12345.6), number(1e-7), number(3)
-    ('-0.1235', '12350', '1.0e-07', '3')
+    >>> number(-0.12345), number(0.092551), number(12345.6), number(1e-7), number(3)
+    ('-0.1235', '0.0926', '12350', '1.0e-07', '3')
     """
     if isinstance(value, int):
         return str(value)
@@ -94,8 +84,8 @@ def number(value: float) -> str:
         return f"{value:.1e}"
     if value == 0:
         return "0"
-    digits = 3 - math.floor(math.log10(abs(value)))
-    return f"{round(value, digits):.{min(max(0, digits), 4)}f}"
+    digits = min(3 - math.floor(math.log10(abs(value))), 4)
+    return f"{round(value, digits):.{max(0, digits)}f}"
 
 
 def lined_up(rows: Sequence[Sequence[str]], names: int = 1) -> list[str]:

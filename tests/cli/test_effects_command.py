@@ -118,7 +118,7 @@ def test_only_the_clearest_of_many_are_printed(capsys, tmp_path):
         capsys, tmp_path / "w.csv", "--views", "tests=g*", "--views", "controls=c*", "--exposure", "dose"
     )
     assert code == 0
-    assert "the 10 clearest of 12" in out
+    assert "the clearest first (10 of 12" in out
     assert sum(line.startswith("  g") for line in out.splitlines()) == 10
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 
 import richcomponents as rc
 from richcomponents.cli import main
@@ -25,7 +26,6 @@ from richcomponents.effects import estimate
 from richcomponents.inference.verdicts import RULES, Test, Verdict, verdict
 from richcomponents.models.estimator import Estimator
 from richcomponents.report import Findings, render
-from richcomponents.text import escape
 
 TESTS, CONTROLS, MORE = [f"u{i}" for i in range(4)], [f"v{i}" for i in range(5)], [f"z{i}" for i in range(3)]
 VIEWS = {"tests": TESTS, "controls": CONTROLS}

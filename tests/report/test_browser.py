@@ -109,7 +109,7 @@ def test_styles_apply(page, tmp_path):
     dom, complaints = opened(with_script(page[0], tmp_path, seen), tmp_path, "--window-size=1200,900")
     assert complaints == []
     assert int(re.search(r'data-fills="(\d+)"', dom).group(1)) >= 5
-    assert re.search(r'data-width="729"', dom)
+    assert re.search(r'data-width="598"', dom)
 
 
 def test_the_marker_would_tell_of_an_error(page, tmp_path):

@@ -11,13 +11,13 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 
 import richcomponents as rc
 from richcomponents.effects.answer import ADVICE, MEANINGS
 from richcomponents.inference.verdicts import Verdict
 from richcomponents.report import Findings, Provenance, render, write_report
-from richcomponents.report.pieces import Doubtful, html_table
-from richcomponents.text import escape
+from richcomponents.report.page import Doubtful, html_table
 from tests.report.test_browser import CHROMIUM, NAMES, opened, over_the_edge, with_script
 from tests.report.test_report import Elements
 
@@ -95,7 +95,7 @@ def test_the_page_is_whole_and_escaped(page):
     ids = [attributes["id"] for _, attributes in elements.tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
     parts = [
-        "Verdict", "What changes with state &amp; &quot;more&quot;=&lt;case&gt;", "Are the controls valid?",
+        "Verdict", "What changes with state &amp; &#34;more&#34;=&lt;case&gt;", "Are the controls valid?",
         "What if the controls were noisier?", "And if more, or less, were hidden?", "What the views share", "Checks",
         "How to reproduce", "rca effects &lt;x&gt;.csv", "abc", "n &lt; 3", "save as CSV",
     ]  # fmt: skip
@@ -160,7 +160,7 @@ def test_controls_that_contradict_each_other_are_told_once(tmp_path):
         model = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=4)).fit(data.X, data.y)
     found = Findings.of(model)
     (alarm,) = found.alarms()
-    assert found.next_steps() == []  # more samples would not help
+    assert found.steps == ()  # more samples would not help
     assert not any("go with the exposure" in sentence for sentence in found.advice())
     assert f'<p class="alarm">{escape(alarm)}</p>' in render(found)
 

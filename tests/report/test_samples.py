@@ -89,7 +89,7 @@ def test_the_open_part_of_a_split_is_neither_colour():
     np.testing.assert_allclose(widths, [[0.5, 0.0], [0.5, 0.75], [0.0, 0.25]])
     assert ax.patches[2].get_hatch()
     assert "estimate" in ax.get_legend_handles_labels()[1]
-    untold = variance_plot(["a", "b"], own, shared, np.zeros(2), own + shared, told=False)
+    untold = variance_plot(["a", "b"], own, shared, np.zeros(2), own + shared, estimated=False)
     assert "estimate" not in untold.get_legend_handles_labels()[1]
 
 

@@ -21,9 +21,9 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import jackknife_variance
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
-from richcomponents.notebook import Table, Tabular, html_table
+from richcomponents.notebook import Table, Tabular, cell, html_table
 from richcomponents.storage import storable
-from richcomponents.text import in_line, lined_up, p_text, page
+from richcomponents.text import in_line, lined_up, number, page
 
 _MOST = 100  # entries of a matrix that are printed
 
@@ -207,8 +207,8 @@ class Estimate(Tabular):
             shown[f"[{self.level:.0%} interval]"] = _bracketed(table["low"], table["high"])
         if self.positive:
             ratio, low, high = (np.ravel(x) for x in self.odds_ratios.values())
-            each = zip(ratio, _bracketed(low, high, ".4g"), strict=True)
-            shown[f"odds ratio of {self.positive}"] = [f"{r:.4g} {ends}".rstrip() for r, ends in each]
+            limits = zip(ratio, _bracketed(low, high), strict=True)
+            shown[f"odds ratio of {self.positive}"] = [f"{number(r)} {ends}" for r, ends in limits]
         head = [*[""] * len(labels[0] if labels else ("",)), *(titles.get(t, t) for t in shown)]
         rows = [[*label, *(cells[i] for cells in shown.values())] for i, label in enumerate(labels)]
         return [head, *(rows[:_MOST] if self.value.ndim > 1 else rows)]
@@ -234,21 +234,11 @@ class Estimate(Tabular):
 
 
 def _texts(values: Array, title: str) -> list[str]:
-    if title in ("p", "q"):
-        return [p_text(float(p)) for p in values]
-    form = ".2f" if title == "z" else _form(values)
-    return ["" if np.isnan(x) else f"{x:{form}}" for x in values]
+    return [f"{x:.2f}" if title == "z" and not np.isnan(x) else cell(title, float(x)) for x in values]
 
 
-def _bracketed(low: Array, high: Array, form: str = "") -> list[str]:
-    form = form or _form(np.concatenate([low, high]))
-    return ["" if np.isnan(a) else f"[{a:{form}}, {b:{form}}]" for a, b in zip(low, high, strict=True)]
-
-
-def _form(values: Array) -> str:
-    """Four decimals where they say something about the largest entry."""
-    largest = np.max(np.abs(values), where=np.isfinite(values), initial=0.0)
-    return ".4f" if largest == 0 or 0.01 <= largest < 1e5 else ".4g"
+def _bracketed(low: Array, high: Array) -> list[str]:
+    return ["" if np.isnan(a) else f"[{number(a)}, {number(b)}]" for a, b in zip(low, high, strict=True)]
 
 
 def imbens_manski(width: Array, degrees: int, level: float) -> Array:

@@ -30,7 +30,7 @@ MEANINGS = {
 ADVICE = {
     Verdict.STRONG: "Ask of each control whether the exposure could change it: you assume that it does not.",
     Verdict.WEAK: "See in the sensitivity picture how much the effects depend on the noise of the controls.",
-    Verdict.NOT_CHECKED: "Give the identified set with each effect, and the adjusted effects beside the estimates.",
+    Verdict.NOT_CHECKED: "Give the identified set with each effect, and the adjusted effects with the estimates.",
     Verdict.NOT_IDENTIFIED: "Give the identified set with each effect, not the estimate alone.",
     Verdict.CONTRADICTED: "Do not rely on the estimates before the cause is clear.",
     Verdict.NOTHING_SHARED: "Check that what disturbs the tests disturbs the controls: else these correct nothing.",
@@ -108,13 +108,11 @@ class ExposureAnswer:
         )
 
     def named(self, tests: Sequence[str], controls: Sequence[str], truth: Array | None = None) -> Self:
-        """The same with other names of the columns, and beside known effects (d_u,)."""
+        """The same with other names of the columns, and with known effects (d_u,) to compare."""
         hidden = self.hidden and replace(self.hidden, names=tuple(controls))
         names = tuple(tests)[: len(self.effects.value)]  # instruments stand behind the tests
         others = {**self.effects.others, **({} if truth is None else {"truth": truth})}
         return replace(self, effects=replace(self.effects, names=names, others=others), hidden=hidden)
-
-    # ---- numbers
 
     @property
     def found(self) -> Array:
@@ -136,8 +134,6 @@ class ExposureAnswer:
             {"name": self.effects.names[i], **{titles[r]: float(values[i]) for r, values in self.ranks.items()}}
             for i in map(int, self.order()[:most])
         )
-
-    # ---- words
 
     def _sentences(self, finding: Verdict | None, *names: str) -> list[str]:
         """Of the tests that found this, and of those with these names."""

@@ -238,7 +238,8 @@ class ExposureEffects(Estimator):
         answers = []
         for i, answer in enumerate(tested(problem, fit, found[rank])):
             of, word, alarm = f"effects of {answer.exposure}", answer.verdict, answer.alarm
-            steps = tuple(model.next_steps()) if word in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) else ()
+            short = fit.identified.finding != Verdict.STRONG and word in (Verdict.WEAK, Verdict.NOT_IDENTIFIED)
+            steps = tuple(model.next_steps()) if short else ()  # of evidence on T
             answers.append(replace(answer, steps=steps, ranks={r: found[r][i].effects.value for r in sorted(found)}))
             if word in (Verdict.NOT_IDENTIFIED, Verdict.NOTHING_SHARED):
                 warn_user(f"{of}: {word}. {MEANINGS[word]}", WeakIdentificationWarning)

@@ -25,13 +25,11 @@ from scipy.optimize import brentq
 from richcomponents.algebra import Array
 from richcomponents.inference.limits import IdentifiedSet
 from richcomponents.inference.verdicts import GATE, Test, Verdict
-from richcomponents.notebook import Summary
+from richcomponents.notebook import Summary, Table
 from richcomponents.pair.canonical import LEVEL
 from richcomponents.pair.classes import HiddenClasses
 from richcomponents.storage import storable
-from richcomponents.text import page
-
-# ---- what to do next
+from richcomponents.text import number, page
 
 
 def samples_for_strong(n: float, strength: float) -> float:
@@ -95,6 +93,17 @@ ADVICE = {
 }
 """What each verdict means, in words."""
 
+CHECKS = {
+    "shared directions": ("shared directions", "How many independent disturbances the views have in common."),
+    "shared": ("anything shared", "Large p: the correlations of the views are no larger than chance."),
+    "identified": ("evidence", "How clearly the data tell the own part from the shared part."),
+    "known A": ("the known A fits", "Small p: no admissible covariance of the shared part goes with this A."),
+    "fit": ("cumulants fit the model", "Small p: U = S1 + S2, V = A S2 + S3 with independent parts does not fit."),
+    "leftover": ("left beyond the rank", "Small p: the views share more than was modelled. Raise the rank."),
+    "condition of A": ("condition of A", "Large (above about 100): some shared directions are barely visible in V."),
+}
+"""Titles of tests and other numbers in a table, and what a value means."""
+
 
 @storable
 @dataclass(frozen=True, repr=False)
@@ -152,17 +161,6 @@ class Diagnostics:
     def identified_high(self) -> Array:
         return self.identified.ends()[1]
 
-    @property
-    def leftover_correlation(self) -> float:
-        """The first canonical correlation beyond the rank (0 at full rank)."""
-        beyond = self.canonical_correlations[self.rank :]
-        return float(beyond[0]) if len(beyond) else 0.0
-
-    @property
-    def _samples(self) -> str:
-        worth = round(self.independent_rows)
-        return f"{self.n} samples" + (f" (worth {worth} independent ones)" if worth != self.n else "")
-
     def next_steps(self) -> list[str]:
         """What would help, in numbers of samples and controls; empty where nothing is known to."""
         n, r = self.n, self.rank
@@ -173,50 +171,64 @@ class Diagnostics:
             if seen >= 1 or self.searched_u is not None or self.searched_v is not None:
                 return []
             more = samples_to_see(seen / 2, self.d_u, self.d_v) * n / self.independent_rows
-            return [
-                f"These samples would have shown a shared part with a canonical correlation above {seen:.2f}; to see one half "
-                f"as strong, collect n = {rounded(more)} samples."
-            ]
+            shown = f"These samples would have shown a shared part with a canonical correlation above {seen:.2f}"
+            return [f"{shown}; to see one half as strong, collect n = {rounded(more)} samples."]
         if self.verdict not in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) or not r:
             return []
-        left = float(np.mean(1 - self.canonical_correlations[:r] ** 2))
+        shared = self.canonical_correlations[:r]
         controls = (
-            f"{rounded(controls_needed(self.canonical_correlations[:r], self.d_v))} more controls as good as these {self.d_v}: "
-            f"adjusting for the controls leaves up to {left:.0%} of the shared part in place, and they would halve that"
+            f"{rounded(controls_needed(shared, self.d_v))} more controls as good as these {self.d_v}: adjusting for the "
+            f"controls leaves up to {np.mean(1 - shared**2):.0%} of the shared part in place, and they would halve that"
         )
         needed = samples_for_strong(n, self.strength)
         if self.verdict == Verdict.WEAK and np.isfinite(needed) and needed > n:
             return [f"For a strong verdict collect about n = {rounded(needed)} samples like these, or {controls}."]
-        fewest = rounded(samples_for_strong(n, max(self.strength, 0.0) + 2.0))
-        return [
-            f"If the shared part is skewed or comes in groups (labs, batches), at least n = {fewest} samples are needed to "
-            "tell; if it is Gaussian, no number of samples is enough.",
-            f"What helps in any case: {controls}.",
-        ]
+        few = rounded(samples_for_strong(n, max(self.strength, 0.0) + 2.0))
+        skewed = f"If the shared part is skewed or comes in groups (labs, batches), it takes at least n = {few} samples to tell"
+        return [f"{skewed}; if it is Gaussian, no number of samples is enough.", f"What helps in any case: {controls}."]
+
+    @property
+    def _samples(self) -> str:
+        worth = (
+            f" (worth {self.independent_rows:.0f} independent ones)" if round(self.independent_rows) != self.n else ""
+        )
+        return f"{self.n} samples{worth}"
 
     def advice(self) -> list[str]:
-        """Sentences for the user: what the verdict means, then every finding that speaks against the model."""
-        alone = "Beside the hidden classes, which are removed, the views share nothing that can be seen."
+        """Sentences for the user: what the verdict means, then what speaks against the model without contradicting it."""
+        alone = "Once the hidden classes are removed, the views share nothing that can be seen."
         out = [alone if self.verdict == Verdict.STRONG and not self.rank else ADVICE[Verdict(self.verdict)]]
         if self.largest_rank > self.rank:
             out.append(
                 f"The test cannot tell {self.rank} from {self.largest_rank} shared directions with {self._samples}. Use more "
                 "samples or fewer columns, or give rank= if it is known."
             )
-        wide = [
-            f"{k} principal components of the {d} columns of {view}"
-            for view, k, d in (("U", self.searched_u, self.d_u), ("V", self.searched_v, self.d_v))
-            if k is not None
-        ]
-        if wide:
+        views = (("U", self.searched_u, self.d_u), ("V", self.searched_v, self.d_v))
+        if wide := [f"{k} principal components of the {d} columns of {view}" for view, k, d in views if k is not None]:
             out.append(
                 f"Too many columns for {self.n} samples: shared directions were looked for in {' and '.join(wide)}; what was "
                 "found there is removed from every column, and coefficients use every column."
             )
-        warned = (
-            one for one in self.tests if one.name not in ("identified", "shared") and one.finding != Verdict.STRONG
-        )
-        return [*out, *(f"Warning: {one.says} ({one.p_text}) {one.remedy}".rstrip() for one in warned)]
+        return [*out, *(f"Warning: {one}" for one in self.alarms(Verdict.WEAK))]
+
+    def alarms(self, finding: Verdict = Verdict.CONTRADICTED) -> list[str]:
+        """A sentence for each test of the model with this finding."""
+        tests = (one for one in self.tests if one.name not in ("identified", "shared") and one.finding == finding)
+        return [f"{one.says} ({one.p_text}) {one.remedy}".rstrip() for one in tests]
+
+    def checks(self) -> Table:
+        """What is known of the fit, a row each: what was looked at, its value, what was found, and what a value means."""
+        rank, beyond = self.rank, [*self.canonical_correlations[self.rank :]]
+        more = f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > rank else ""
+        rows = {"shared directions": (f"{rank} of {len(self.canonical_correlations)}{more}", "")}
+        seen = ", ".join(f"{name} {strength:.1f}" for name, strength in self.evidence.items())
+        special = {"identified": f"{seen} standard errors from residualising"} if seen else {}
+        special["leftover"] = f"correlation {max(beyond, default=0.0):.2f}, {self.leftover.p_text}"
+        tests = (one for one in self.tests or (self.leftover,) if one.name != "leftover" or beyond)
+        rows |= {one.name: (special.get(one.name, one.p_text), str(one.finding)) for one in tests}
+        rows |= {"condition of A": (number(self.condition_A), "")} if rank else {}
+        whole = ((CHECKS[name][0], *row, CHECKS[name][1]) for name, row in rows.items())
+        return Table(dict(zip(("check", "value", "finding", "meaning"), row, strict=True)) for row in whole)
 
     def __repr__(self) -> str:
         return str(self.summary())
@@ -226,32 +238,18 @@ class Diagnostics:
 
     def summary(self) -> Summary:
         """A page of text; in a notebook the verdict and what it means, and the numbers behind a fold."""
-        d, r = self.canonical_correlations, self.rank
-        beyond = f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > r else ""
-        rows = {
-            "canonical correlations": ", ".join(f"{c:.2f}" for c in d[:10]) + (" ..." if len(d) > 10 else ""),
-            "shared directions": f"{r} of {len(d)}{beyond}",
-            "verdict": self.verdict,
-        }
+        d = self.canonical_correlations
+        rows = {"canonical correlations": ", ".join(f"{c:.2f}" for c in d[:10]) + (" ..." if len(d) > 10 else "")}
+        rows |= {str(row["check"]): str(row["value"]) for row in self.checks()} | {"verdict": self.verdict}
         if self.evidence:
-            seen = ", ".join(f"{name} {strength:.1f}" for name, strength in self.evidence.items())
-            rows["evidence"] = f"{seen} standard errors from residualising"
             rows["share of the correction"] = f"{self.share:.0%}"
-        if self.classes is not None or self.class_note:
-            rows["hidden classes"] = self.class_note if self.classes is None else self.classes.words()
-        if r:
-            low, high = self.identified.variances()
-            share = np.median((high - low) / np.maximum(high, 1e-300))
-            rows["condition of A"] = f"{self.condition_A:.1f}"
-            if np.isfinite(share):
-                rows["second order alone"] = f"leaves {share:.0%} of Var(S1) open (median column)"
-        if self.overidentification is not None:
-            rows["cumulants fit the model"] = self.overidentification.p_text
-        if self.known_mixing is not None:
-            rows["the known A fits"] = self.known_mixing.p_text
-        if r < len(d):
-            rows["left beyond the rank"] = f"correlation {self.leftover_correlation:.2f}, {self.leftover.p_text}"
+        if words := self.class_note if self.classes is None else self.classes.words():
+            rows["hidden classes"] = words
+        low, high = self.identified.variances()
+        share = np.median((high - low) / np.maximum(high, 1e-300))
+        if self.rank and np.isfinite(share):
+            rows["second order alone"] = f"leaves {share:.0%} of Var(S1) open (median column)"
         title = f"Contrastive RCA: {self._samples}, U has {self.d_u} columns, V has {self.d_v}"
-        advice = [*self.advice(), *self.next_steps()]
+        advice = [*(f"Warning: {one}" for one in self.alarms()), *self.advice(), *self.next_steps()]
         lines = [title, *(f"  {name:24} {said}" for name, said in rows.items()), *(f"  > {one}" for one in advice)]
         return Summary(page(lines), verdict=self.verdict, says=[*advice, title])

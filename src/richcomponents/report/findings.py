@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,17 +18,14 @@ from richcomponents.components.component import VarianceTable
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.effects.answer import ExposureAnswer
-from richcomponents.inference.verdicts import Test
+from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.models.estimator import Estimator
-from richcomponents.notebook import Table
-from richcomponents.pair.diagnostics import Diagnostics
+from richcomponents.notebook import Table, Tabular
+from richcomponents.pair.diagnostics import ADVICE, Diagnostics
 from richcomponents.pair.outcomes import CONTRADICTED
-from richcomponents.report.samples import Samples, look_at
-from richcomponents.text import counted, listed
+from richcomponents.report.samples import MOST_VALUES, Samples, look_at
+from richcomponents.text import as_sentence, counted, in_line, listed
 
-SUSPICIOUS = 0.01
-"""p value below which a test is spoken of."""
-_MOST_ENTRIES = 10_000_000  # of a matrix in a report
 _MOST_LIMITS = 2500  # entries of A whose limits are asked for
 _OF_ESTIMATE = ("standard error", "low", "high", "p", "odds ratio", "odds low", "odds high")
 
@@ -65,10 +63,10 @@ class Provenance:
 class Outcome:
     """Coefficients of an outcome on a component.
 
-    estimate : beside what other methods make of them: naive (U as it is), residualised (V as covariates), and the truth where
-    it is known. unit : what a coefficient is. test : of the outcome on the views `outside` of the component. fails : what of
-    the model the outcome contradicts, in words, or None where only `test` tells. contrast : the two classes of a logistic
-    regression, whose table also holds odds ratios.
+    estimate : with what other methods make of them: naive (U as it is), residualised (V as covariates), and the truth where
+    it is known. unit : what a coefficient is. test : of the outcome on the views `outside` of the component; says, finding :
+    what came of it, in a sentence and in a word. contrast : the two classes of a logistic regression, whose table also holds
+    odds ratios.
     """
 
     name: str
@@ -77,13 +75,24 @@ class Outcome:
     outside: str
     estimate: Estimate
     test: Test
-    fails: str | None = None
+    says: str
+    finding: Verdict
     contrast: Contrast | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether something speaks against the model."""
+        return self.finding != Verdict.STRONG
 
     @property
     def event(self) -> str:
         """What the coefficients speak for: the outcome, or its positive class."""
         return self.name if self.contrast is None else f"{self.name} = {self.contrast.positive}"
+
+    def check(self) -> dict[str, object]:
+        """As a row of the table of checks."""
+        name = f"{self.name} and {self.outside}"
+        return {"check": name, "value": self.test.p_text, "finding": self.finding, "meaning": self.says}
 
     def rows(self) -> Table:
         """One dict per column, ready for a data frame: all methods side by side, then how sure RCA is."""
@@ -223,13 +232,20 @@ class Findings:
             return replace(found, learned=Learned(title, rows, lambda ax: model.plot(names=columns, ax=ax)))
         if X is None or y is None:
             raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
-        told = _outcome(model, views, X, y, columns, outcome, truth)
-        if told.fails:  # the alarm says what to do; more samples would not help
-            found = replace(found, steps=())
-        said = (
-            note for note in (*notes, *model.notes()) if not (told.fails and CONTRADICTED in note)
-        )  # an alarm says it
-        return replace(found, outcome=told, notes=tuple(said))
+        told, of_model = _outcome(model, views, X, y, columns, outcome, truth)
+        check, without = told.check(), f"Without {told.name}:\n" if verdict != rca.verdict_ else ""
+        summary = f"{without}{found.summary}\n  {in_line(check['check']):24} {check['value']}"
+        steps = () if told.fails else found.steps  # an alarm says what to do, and more samples would not help
+        return replace(found, outcome=told, summary=summary, steps=steps).noting([*notes, *of_model])
+
+    def noting(self, notes: Sequence[str]) -> Findings:
+        """With these notes, but those that the alarms or the advice say."""
+        said = [
+            *map(str, ADVICE.values()),
+            *([CONTRADICTED] if self.outcome is not None and self.outcome.fails else []),
+        ]
+        kept = (note for note in notes if not any(sentence in note for sentence in said))
+        return replace(self, notes=tuple(dict.fromkeys(kept)))
 
     @classmethod
     def _of_effects(
@@ -257,24 +273,44 @@ class Findings:
         return None if self.variance is None else float(np.mean(self.variance.shared_share))
 
     def alarms(self) -> list[str]:
-        """Tests of what is assumed that fail, as sentences."""
-        out, d = [answer.alarm for answer in self.effects if answer.alarm], self.diagnostics
+        """What contradicts the model, as sentences."""
         if self.effects:  # the tests of the two views are among those of the exposures
-            return list(dict.fromkeys(out))
-        told, (fit, given) = self.outcome, (None, None) if d is None else (d.overidentification, d.known_mixing)
-        if told is not None and told.fails:
-            out.append(f"{told.fails}.")
-        if told is not None and told.fails is None and told.test.p_value < SUSPICIOUS:
-            out.append(
-                f"{told.name} goes with {told.outside} ({told.test.p_text}): it seems to depend on more than "
-                f"{told.component}, and the coefficients may be wrong."
+            return [self._of(answer, answer.alarm) for answer in self.effects if answer.alarm]
+        of_outcome = [self.outcome.says] if self.outcome is not None and self.outcome.fails else []
+        return of_outcome + ([] if self.diagnostics is None else self.diagnostics.alarms())
+
+    def checks(self) -> Table:
+        """All tests and what they found, a row each."""
+        if self.effects:
+            return Table(
+                {
+                    "check": f"{one.name.capitalize()} ({answer.exposure})",
+                    "value": ""
+                    if one.name == "correction"
+                    else one.p_text,  # which has no p value, and says how large it is
+                    "finding": one.finding,
+                    "meaning": as_sentence(one.says),
+                }
+                for answer in self.effects
+                for one in answer.tests
             )
-        if fit is not None and fit.p_value < SUSPICIOUS:
-            says = "something else is shared, or the parts depend on each other."
-            out.append(f"The model does not fit ({fit.p_text}): {says}")
-        if given is not None and given.p_value < SUSPICIOUS:
-            out.append(f"The given A does not fit ({given.p_text}).")
-        return out
+        of_outcome = [] if self.outcome is None else [self.outcome.check()]
+        return Table([*([] if self.diagnostics is None else self.diagnostics.checks()), *of_outcome])
+
+    def tables(self) -> list[tuple[str, Tabular | Table]]:
+        """What was estimated: title and table, the clearest effects first."""
+        if self.outcome is not None:
+            contrast = "" if self.outcome.contrast is None else f"; {self.outcome.contrast}"
+            return [(f"Coefficients ({self.outcome.unit}), by method{contrast}", self.outcome.rows())]
+        if self.learned is not None:
+            return [(self.learned.title, self.learned.rows)]
+        return [
+            (f"Effects of {one.exposure}, the clearest first", one.effects.take(one.order())) for one in self.effects
+        ]
+
+    def _of(self, answer: ExposureAnswer, sentence: str) -> str:
+        """Of several exposures each is named."""
+        return sentence if len(self.effects) == 1 else f"{answer.exposure}: {sentence}"
 
     def headline(self) -> str:
         """The verdict in a few sentences, failed tests included."""
@@ -327,21 +363,15 @@ class Findings:
 
     def advice(self) -> list[str]:
         """Sentences for the reader, notes included, each once."""
-        return list(dict.fromkeys([*self._told(), *self.notes]))
+        return list(dict.fromkeys([*self._advice(), *self.notes]))
 
-    def next_steps(self) -> list[str]:
-        """What would help, in numbers of samples and controls."""
-        return list(self.steps)
-
-    def _told(self) -> list[str]:
+    def _advice(self) -> list[str]:
         if self.effects:
             advice = [one for answer in self.effects for one in answer.advice()]
             return list(dict.fromkeys([*self._about_controls(), *advice]))
-        if self.diagnostics is None:
-            return list(self.steps)
-        said = self.diagnostics.advice()
-        if self.outcome is not None and self.verdict != self.diagnostics.verdict:  # it is the outcome that contradicts
-            said = [f"Without {self.outcome.name}: {one}" for one in said]
+        said = [] if self.diagnostics is None else self.diagnostics.advice()
+        if self.outcome is not None and self.diagnostics is not None and self.verdict != self.diagnostics.verdict:
+            said = [f"Without {self.outcome.name}: {one}" for one in said]  # it is the outcome that contradicts
         return [*said, *self.steps]
 
     def _about_controls(self) -> list[str]:
@@ -362,8 +392,8 @@ class Findings:
             "headline": self.headline(),
             "verdict": self.verdict,
             "alarms": self.alarms(),
-            "advice": self._told(),
-            "next_steps": self.next_steps(),
+            "advice": self._advice(),
+            "next_steps": list(self.steps),
             "notes": list(self.notes),
             "n": self.n,
             "views": self.views,
@@ -436,7 +466,7 @@ def _plain(value: object) -> object:
 def _pair(rca: Any, views: dict[str, tuple[str, ...]], progress: bool) -> dict[str, Any]:
     """What two views give: U = S1 + S2, V = A S2 + S3."""
     (_, names_u), (v, names_v) = views.items()
-    A = rca.A_ if len(names_u) * len(names_v) <= _MOST_ENTRIES else None
+    A = rca.A_ if len(names_u) * len(names_v) <= MOST_VALUES else None
     return {
         "diagnostics": rca.diagnostics_,
         "variance": replace(rca.variance_table(progress=progress), names=names_u),
@@ -475,22 +505,26 @@ def _outcome(
     columns: tuple[str, ...],
     name: str,
     truth: Array | None,
-) -> Outcome:
-    found, others = model.estimate(columns), {}
+) -> tuple[Outcome, tuple[str, ...]]:
+    """The coefficients, and the model's notes, which call the outcome by its name."""
+    found, others, component = model.estimate(columns), {}, model.component_.name
     if found.others:
         others = {"naive": np.ravel(baselines.naive(model.unfitted(), X, y).coef_), **found.others}
     others |= {} if truth is None else {"truth": truth}
     event = name if model.contrast is None else f"{name} = {model.contrast.positive}"
-    outside = [view for view in views if view not in model.component] if not isinstance(model.component, str) else []
-    failure = None if model.on_v_ is None else replace(model.on_v_, name=name).fails  # and what to do about it
-    failure = f"{failure}. {model.on_v_.remedy}" if failure else failure
-    return Outcome(
-        name=name,
-        unit=model.unit(event),
-        component=model.component_.name,
-        outside=listed(outside) if outside else "V",
-        estimate=replace(found, others=others),
-        test=model.outcome_test(X, y),
-        fails=failure,
-        contrast=model.contrast,
-    )
+    outside = [] if isinstance(model.component, str) else [view for view in views if view not in model.component]
+    others_are, test, on_v = listed(outside) if outside else "V", model.outcome_test(X, y), model.on_v_
+    says, finding = f"{name} does not go with {others_are}, as the model asks.", test.finding
+    if on_v is not None:  # it knows of more than this test
+        model, on_v = copy(model), replace(on_v, name=name)
+        model.on_v_, finding = on_v, Verdict.CONTRADICTED if on_v.fails else Verdict.STRONG
+        says = on_v.notes()[0] if on_v.goes_with and not on_v.stated else says
+        says = f"{on_v.fails}. {on_v.remedy}." if on_v.fails else says
+    elif finding != Verdict.STRONG:
+        says = (
+            f"{name} goes with {others_are} ({test.p_text}): it seems to depend on more than {component}, and the coefficients "
+            "may be wrong."
+        )
+    estimate = replace(found, others=others)
+    of = (name, model.unit(event), component, others_are, estimate, test, says, finding, model.contrast)
+    return Outcome(*of), model.notes()

@@ -1,87 +1,97 @@
-"""The page around the sections: one HTML file with its contents, style, script and pictures inside; nothing is loaded."""
+"""One HTML file from templates/page.html, with contents, style, script and pictures inside; nothing is loaded."""
 
 from __future__ import annotations
 
+import math
 import os
-import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from html import unescape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from markupsafe import Markup
+
 from richcomponents.algebra import Array
+from richcomponents.effects.answer import ExposureAnswer
+from richcomponents.notebook import TONES, Table, templates
 from richcomponents.outputs import check_outputs, write_text
-from richcomponents.report.findings import Findings, Provenance
-from richcomponents.report.sections import SECTIONS
-from richcomponents.text import escape
+from richcomponents.plots import MOST
+from richcomponents.report import pictures
+from richcomponents.report.findings import Findings, Mixing, Provenance
+
+SHOWN = 25
+"""Rows of a table that are seen at first."""
 
 
-def _policy(style: str, script: str) -> str:
-    """A meta element: whatever a column is called, only these very blocks apply, no handler runs and nothing is fetched."""
-    rules = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
-    )
-    return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
+_FIRST_READ = (
+    "name", "estimate", "low", "high", "p", "q", "adjusted", "naive", "truth", "standard error", "identified low",
+    "identified high",
+)  # fmt: skip
 
 
-def _hash(block: str) -> str:
-    return f"'sha256-{b64encode(sha256(block.encode()).digest()).decode()}'"
+class Doubtful(float):
+    """A number whose sign is open: pale in a table."""
+
+    pale = True
+
+
+def arranged(rows: Sequence[Mapping[str, Any]], order: str | bool = False) -> list[dict[str, Any]]:
+    """Without columns in which nothing is known; of many rows those largest in size in the column `order` (True: the first with
+    numbers) first. A table is of one exposure, which stands above it."""
+    first: Mapping[str, Any] = rows[0] if rows else {}
+    known = [key for key in first if key != "exposure" and any(row[key] == row[key] and row[key] != "" for row in rows)]
+    kept = [{key: row[key] for key in known} for row in rows]
+    by = next((key for key in known if isinstance(first[key], float)), "") if order is True else order
+    if by not in known or len(rows) <= SHOWN:
+        return kept
+    return sorted(kept, key=lambda row: -abs(row[by]) if math.isfinite(row[by]) else 1.0)
+
+
+def clearest(answer: ExposureAnswer) -> list[dict[str, Any]]:
+    """Effects, the clearest first, in the order of columns in which they are read."""
+    rows, order = answer.rows(), answer.order()
+    return [{key: rows[i][key] for key in _FIRST_READ if key in rows[i]} for i in map(int, order)]
+
+
+def html_table(rows: Sequence[Mapping[str, Any]], name: str, order: str | bool = False) -> str:
+    """A table of all rows, that a click on a title sorts, with a button that saves it as a CSV file; long ones have a search
+    box and show the first rows until more are asked for (on paper: all).
+
+    name : of the file, without its end. The script makes box and buttons work; without it the table shows every row.
+    """
+    file = "".join(c if c.isalnum() else "-" for c in name)
+    return str(templates().get_template("table.html").module.table(arranged(rows, order), name, file, SHOWN))  # type: ignore[attr-defined]
+
+
+def entries(part: Mixing) -> Table:
+    """A by rows; numbers of which the sign is open are doubtful."""
+    A: Any = part.matrix
+    sure = np.ones(A.shape, dtype=np.bool_) if part.known is None else part.known
+    out = Table()
+    for row, values, known in zip(part.rows, A, sure, strict=True):
+        numbers = (float(a) if told else Doubtful(a) for a, told in zip(values, known, strict=True))
+        out.append({part.view: row, **dict(zip(part.columns, numbers, strict=True))})
+    return out
 
 
 def render(found: Findings, title: str = "Rich component analysis") -> str:
     """The whole page as HTML."""
-    asset = files("richcomponents.report")
-    style, script = (asset.joinpath(name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
-    first, *rest = filter(None, (section(found) for section in SECTIONS))
-    body, rules = _gathered("\n".join([first, _with_contents("\n".join(rest))]))
-    style, script = f"\n{style}{rules}", f"\n{script}"
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'{_policy(style, script)}\n<link rel="icon" href="data:,">\n'
-        f"<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n"
-        f"<script>{script}</script>\n</body>\n</html>\n"
+    env = templates()
+    assert env.loader is not None
+    style, script = (Markup(env.loader.get_source(env, name)[0]) for name in ("style.css", "script.js"))
+    hashes = (f"'sha256-{b64encode(sha256(block.encode()).digest()).decode()}'" for block in (style, script))
+    # whatever a column is called, only these very blocks apply, no handler runs and nothing is fetched
+    rules = (
+        "default-src 'none'; style-src {}; style-src-attr 'unsafe-inline'; script-src {}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )
-
-
-def _with_contents(body: str) -> str:
-    """The body with an anchor at each heading of second degree, and the list of these in front, with what works on the whole
-    page."""
-    titles: list[str] = []
-
-    def anchored(heading: re.Match[str]) -> str:
-        titles.append(heading[1])
-        return f'<h2 id="part{len(titles)}">{heading[1]}</h2>'
-
-    body = re.sub(r"<h2>(.*?)</h2>", anchored, body)
-    entries = "".join(f'<li><a href="#part{i}">{title}</a></li>' for i, title in enumerate(titles, 1))
-    return (
-        f'<nav aria-label="Contents"><ul>{entries}</ul><p class="tools" hidden><label>search all tables '
-        '<input type="search" id="everywhere" autocomplete="off" spellcheck="false"></label> '
-        '<button type="button" id="theme">dark colours</button> '
-        '<span class="soft" id="matches" aria-live="polite"></span></p></nav>'
-        f"\n{body}"
-    )
-
-
-def _gathered(body: str) -> tuple[str, str]:
-    """The body with classes for style attributes, and the rules of those classes, one each: the policy allows one block.
-
-    Only pictures have such attributes. Text of strangers is escaped, so that a tag ends at the first ">".
-    """
-    names: dict[str, str] = {}
-
-    def named(tag: re.Match[str]) -> str:
-        return re.sub(
-            r' style="([^"]*)"', lambda found: f' class="{names.setdefault(found[1], f"s{len(names)}")}"', tag[0]
-        )
-
-    body = re.sub(r"<[a-zA-Z][^<>]*>", named, body)
-    return body, "".join(f".{name} {{ {unescape(rule)} }}\n" for rule, name in names.items())
+    return env.get_template("page.html").render(
+        found=found, title=title, style=style, script=script, policy=Markup(rules.format(*hashes)), tones=TONES, most=MOST,
+        shown=SHOWN, versions=Provenance.versions(), contents=[], figures=[], pictures=pictures, entries=entries,
+        clearest=clearest, table=lambda *given: Markup(html_table(*given)),
+    )  # fmt: skip
 
 
 def write_report(

@@ -18,10 +18,12 @@ from richcomponents.notebook import Table
 
 MOST_ROWS = 5000
 """Rows that are looked at."""
-_DRAWN = 300  # samples in a picture
-_MOST_VALUES = 20_000_000
+_SHOWN = (
+    300  # samples in a picture; columns of a table of all columns, and of more those that something is to be said about
+)
+MOST_VALUES = 10_000_000
+"""Numbers that are looked at, of rows or of a matrix."""
 _FEW = 6  # different values that have a colour each
-_LISTED = 300  # columns of a table of all columns; of more, those that something is to be said about
 _LITTLE = 1e-9  # of a column's variance
 
 
@@ -45,7 +47,7 @@ class Samples:
         if self.before is None or self.after is None:
             return np.zeros(0, dtype=np.int64)
         at = np.flatnonzero(np.isfinite(self.before).all(axis=1) & np.isfinite(self.after).all(axis=1))
-        evenly = np.linspace(0, max(len(at) - 1, 0), min(_DRAWN, len(at))).round().astype(np.int64)
+        evenly = np.linspace(0, max(len(at) - 1, 0), min(_SHOWN, len(at))).round().astype(np.int64)
         return np.asarray(at[np.unique(evenly)])
 
     def columns(self, names: Mapping[str, tuple[str, ...]]) -> Table:
@@ -59,13 +61,26 @@ class Samples:
                 rows.append({"column": name, "view": view, **_described(x[:, i], same)})
         return rows
 
-    def listed(self, names: Mapping[str, tuple[str, ...]]) -> tuple[Table, str]:
-        """The same for a page: of very many columns those that something is to be said about; and what is left out."""
+    def listed(self, names: Mapping[str, tuple[str, ...]]) -> Table:
+        """The same for a page: of very many columns those that something is to be said about."""
         rows = self.columns(names)
-        if len(rows) <= _LISTED:
-            return rows, ""
-        told = Table(row for row in rows if row["remark"] or row["missing"])
-        return told, f"{len(rows) - len(told)} columns about which nothing is to be said are left out."
+        return rows if len(rows) <= _SHOWN else Table(row for row in rows if row["remark"] or row["missing"])
+
+    def words(self, names: Mapping[str, tuple[str, ...]]) -> str:
+        """How many rows, what is missing, which columns are constant or repeated."""
+        rows, shown = self.columns(names), len(self.listed(names))
+        lost = [(float(str(row["missing"])), str(row["column"])) for row in rows if row["missing"]]
+        share, name = max(lost, default=(0.0, ""))
+        missing = "No value is missing." if not lost else f"{name} misses {share:.1%} of its values."
+        if len(lost) > 1:
+            missing = f"{len(lost)} columns miss values, most of all {name} ({share:.1%})."
+        remarks = [f"{row['column']} ({row['view']}): {row['remark']}" for row in rows if row["remark"]]
+        look = f"Look at {'; '.join(remarks[:5])}{' ...' if len(remarks) > 5 else ''}."
+        counted = f"The first {self.n} of {self.of} rows." if self.n < self.of else f"{self.n} rows."
+        told = [counted, missing, look if remarks else "No column is constant or repeated."]
+        if shown < len(rows):
+            told.append(f"{len(rows) - shown} columns about which nothing is to be said are left out.")
+        return " ".join(told)
 
 
 def _described(x: Array, same: str) -> dict[str, object]:
@@ -103,7 +118,7 @@ def look_at(model: Any, rca: Any, X: object, y: object, covariates: tuple[str, .
     if X is None:
         return None
     exposed = hasattr(model, "rows_of_rca")
-    most = min(MOST_ROWS, max(_MOST_VALUES // max(len(rca.views_.feature_names), 1), 50))
+    most = min(MOST_ROWS, max(MOST_VALUES // max(len(rca.views_.feature_names), 1), 50))
     rows = model.rows_of_rca(X, y) if exposed else rca.used_rows(X)
     if rows is None or not rows.rereadable:
         return None
@@ -133,7 +148,7 @@ def _cleaned(values: Array, own: Array) -> tuple[Array | None, Array | None]:
     centred = values - values[known].mean(axis=0)
     scale = values[known].std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    few = np.flatnonzero(known)[:_DRAWN]
+    few = np.flatnonzero(known)[:_SHOWN]
     shared = (centred - own)[few] / scale
     if np.linalg.norm(shared) ** 2 <= _LITTLE * shared.size:
         return None, None
