@@ -335,3 +335,15 @@ def test_errors_without_held_out_controls_allow_for_a_bias():
     few = fitted(X, y, 6)
     assert few.control_effects_ is None
     assert (few.effects_.degrees < 19).all()
+
+
+def test_equations_that_hold_nowhere_do_not_tell_the_noise_of_controls():
+    """Own parts of columns depend on each other. The equations of independent errors have no T to which they come back: taken
+    over their dispersion alone they put T at its upper end, "strong", and effects were 50 times as wrong as adjusted ones."""
+    data = rc.datasets.make_confounded(1000, confounder="skewed", null_fraction=0.5, random_state=6660011)
+    rng = np.random.default_rng(6660011 + 10**9)
+    S1, S3 = (s @ rng.normal(size=(6, 6)) / np.sqrt(6) for s in (data.S1, data.S3))
+    U, V = np.outer(data.y, data.effects) + S1 + data.S2, data.S2 @ data.A.T + S3
+    model = fitted(np.hstack([U, V]), data.y, 6)
+    error, adjusted = (np.mean((one - data.effects) ** 2) for one in (model.coef_, model.adjusted_))
+    assert error < 2 * adjusted

@@ -6,7 +6,7 @@ T = logistic(X), X symmetric and free, keeps every estimate admissible. The prio
 
 The level b is a mixture of narrow laws, weighed by their Laplace evidence: a mode over the level and the entries together goes
 to the level at which entries have most room. Entries of the T of a sample scatter about those of the population by
-sqrt(SCATTER / n). tau is weighed by left-out blocks: nats of all rows less those without a block, at T without it.
+sqrt(SCATTER / n).
 
 CALIBRATION. Each part of the evidence is right up to a factor; the curvature of a log-likelihood is the variance of its score,
 which left-out blocks tell. One rule for every kind of evidence.
@@ -31,8 +31,8 @@ from richcomponents.storage import storable
 
 __all__ = ["Evidence", "Posterior", "Views", "entries", "infer", "logistic", "multiplicity", "symmetric_of"]
 
-TAUS = (0.3, 1.0)
-"""Standard deviations of the entries of logit T, a priori."""
+TAU = 0.7
+"""Standard deviation of the entries of logit T, a priori."""
 
 LEVELS = (-3.5, -2.5, -1.5, -0.5, 0.5, 1.5)
 """Centres of the narrow laws of the level b."""
@@ -44,7 +44,7 @@ SCATTER = 30.0
 """Over n: variance of the entries of logit T of a sample about the population's."""
 
 DRAWS = 40
-"""Of T, for each level and tau."""
+"""Of T, for each level."""
 
 
 class Views(Protocol):
@@ -301,8 +301,8 @@ class Posterior:
 def infer(
     pair: Any, left_out: Any, evidences: Sequence[Evidence], seed: int | None = 0, signs: Array | None = None
 ) -> Posterior:
-    """A mode with Laplace draws and one Newton step per left-out block, for every tau and level of the prior; without any
-    evidence the prior itself.
+    """A mode with Laplace draws and one Newton step per left-out block, for every level of the prior; without any evidence the
+    prior itself.
 
     pair : of the whole sample; left_out : a stack, without each block; signs (r,) : of the coordinates, which decompositions
     leave to the machine: draws are made in coordinates with these signs, so that nothing depends on them.
@@ -310,14 +310,11 @@ def infer(
     (evidences, tests), m = calibrated(evidences, pair, left_out), len(entries(np.eye(pair.rank)))
     half = np.random.default_rng(seed).normal(size=(DRAWS // 2, m))
     half = half if signs is None else half * entries(np.outer(signs, signs))
-    priors = [Prior(pair, tau, level) for tau in TAUS for level in LEVELS]
+    priors = [Prior(pair, TAU, level) for level in LEVELS]
     tops = Modes.of(evidences, pair, priors)
-    without = tops.without_blocks(evidences, pair, left_out)
-    gains = np.sum(nats(evidences, pair, without)[0] - nats(evidences, left_out, without)[0], axis=1)
-    moves = without - T_of(tops.X)[:, None]
-    levels = softmax(np.reshape([one.log_weight for one in priors] + tops.evidence, (len(TAUS), -1)), axis=1)
-    taus = softmax(np.sum(levels * gains.reshape(levels.shape), axis=1))
-    weight, draws = (taus[:, None] * levels).ravel(), np.concatenate(tops.drawn(np.concatenate([half, -half])))
+    moves = tops.without_blocks(evidences, pair, left_out) - T_of(tops.X)[:, None]
+    weight = softmax([one.log_weight for one in priors] + tops.evidence)
+    draws = np.concatenate(tops.drawn(np.concatenate([half, -half])))
     each = np.repeat(weight, DRAWS) / DRAWS
     mean = np.tensordot(each, draws, 1)
     return Posterior(

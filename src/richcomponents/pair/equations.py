@@ -7,7 +7,9 @@ S. Whitened entries of a sample covariance are independent, with variances 1 / n
 at an end of T whatever the data are: with fixed weights that end would always look right.
 
 They count as far as their chi-square test does not reject. Effects, whose tables are real and fail every exact test, divide the
-nats by the dispersion chi-square / degrees of freedom at the best T instead, as in quasi-likelihood.
+nats by the dispersion chi-square / degrees of freedom at the best T instead, as in quasi-likelihood; a dispersion has no scale,
+so that equations which hold nowhere would tell T, too: with weights of their best T that T goes elsewhere, often from one
+end to the other, and they count as far as it stays.
 
 * OWN PARTS of different groups of columns do not correlate. Where every column is a group of its own, errors of columns are
   independent of each other (separate assays); tests | instruments as groups is two-stage least squares; two assays as groups of
@@ -31,7 +33,7 @@ from scipy import stats
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.errors import DataError
-from richcomponents.inference.posterior import Prior, best, entries, logistic, symmetric_of
+from richcomponents.inference.posterior import Prior, T_of, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import Test, against_noise
 from richcomponents.pair.canonical import Canonical, remaining_p_value
 from richcomponents.pair.views import SINGULAR, BlockSums, Pair
@@ -77,14 +79,17 @@ class Equations:
         return np.ones(len(values))
 
     def use(self, pair: Pair, left_out: Pair, T: Array) -> tuple[float, Test]:
-        """As far as the test does not reject, or one over the dispersion. What nothing can contradict is not used, unless it
-        was stated."""
+        """As far as the test does not reject; or one over the dispersion, as far as T stays where it is with weights that are
+        right there. What nothing can contradict is not used, unless it was stated."""
         misfit, spare = -2 * float(self.parts(pair, T)[0][0]), self.count - len(entries(T))
         p = float(stats.chi2.sf(misfit, spare)) if spare > 0 else float("nan")
         test = Test("errors", misfit, (max(spare, 0),), p)
         if spare <= 0 or (self.stated and not self.dispersed):
             return float(self.stated), test
-        return min(1.0, spare / max(misfit, 1e-300)) if self.dispersed else test.allowed, test
+        if not self.dispersed:
+            return test.allowed, test
+        moved = T_of(best([self.weighed(pair, T)], pair, [Prior(pair, 2.0)])[0]) - T
+        return (1 - np.abs(np.linalg.eigvalsh(moved)).max()) * min(1.0, spare / max(misfit, 1e-300)), test
 
     def strength(self, pair: Pair, T: Array, end: Array) -> float:
         """The likelihood ratio as a normal number (Wilson and Hilferty)."""
