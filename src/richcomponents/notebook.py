@@ -38,6 +38,7 @@ def templates() -> Environment:
         "undefined": StrictUndefined,
         "trim_blocks": True,
         "lstrip_blocks": True,
+        "keep_trailing_newline": True,
     }
     made = Environment(loader=PackageLoader("richcomponents"), finalize=_shown_as_is, **strict)
     made.filters |= {"in_line": in_line, "cell": cell}

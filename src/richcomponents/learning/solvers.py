@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import enet_path
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.arrays import whitening
+from richcomponents.algebra.arrays import counted_once, whitening
 
 
 def minimise(
@@ -79,8 +79,11 @@ def proximal_steps(
 def in_units(features: Array, y: Array, weight: Array | None, level: float | None = None) -> tuple[Array, Array, Array]:
     """Rows (n, d) and an outcome (n,) whose root mean squares are one, and what coefficients on these are times in the user's
     units, (d,); weight : (n,), how often each row counts; level : the outcome's unit, if not that."""
-    root = np.ones(len(y)) if weight is None else np.sqrt(weight * len(y) / weight.sum())
-    rows, goal = features * root[:, None], y * root
+    both = np.column_stack([features, y])
+    if weight is not None:
+        both = counted_once(both, weight)
+        both = both * np.sqrt(len(both) / weight.sum())
+    rows, goal = both[:, :-1], both[:, -1]
     scale = np.sqrt(np.mean(rows**2, axis=0))
     level = level or float(np.sqrt(np.mean(goal**2))) or 1.0
     unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
@@ -132,6 +135,6 @@ def penalty_grid(features: Array, y: Array, l1_ratio: float, weight: Array | Non
     """Decreasing penalties, from the one that silences everything to a ten-thousandth of it (of ten times the largest
     eigenvalue of the correlations for ridge, which nothing silences)."""
     rows, goal, _ = in_units(features, y, weight)
-    silent = float(np.abs(rows.T @ goal).max()) / max(l1_ratio, 1e-300)
+    silent = float(np.abs(rows.T @ goal).max()) * (1 + 1e-12) / max(l1_ratio, 1e-300)  # rounded either way
     top = (silent if l1_ratio > 0 else 10 * float(np.linalg.norm(rows, 2)) ** 2) / len(rows)
     return np.asarray(np.geomspace(max(top, 1e-12), max(top, 1e-12) * 1e-4, 30))
