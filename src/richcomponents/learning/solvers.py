@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
@@ -28,52 +27,6 @@ def minimise(
     [2.0, 2.0]
     """
     return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
-
-
-@dataclass(frozen=True)
-class Descent:
-    """Where proximal steps led: theta (p,); converged."""
-
-    theta: Array
-    converged: bool
-
-
-def proximal_steps(
-    gradient: Callable[[Array], Array],
-    start: Array,
-    step: float,
-    proximal: Callable[[Array, float], Array],
-    *,
-    constant: bool = False,
-) -> Descent:
-    """theta <- proximal(theta - step gradient(theta), step), to where a step moves theta by no more than a millionth of the
-    first gradient.
-
-    step : the first; later ones follow the curvature along the last move (Barzilai and Borwein) unless `constant`, and are
-    halved where the gradient grows by half.
-
-    >>> proximal_steps(lambda x: x - 3.0, np.zeros(2), 0.5, lambda x, _: np.minimum(x, [2.0, 9.0])).theta.round(
-    ...     5
-    ... ).tolist()
-    [2.0, 3.0]
-    """
-    theta, g, first = start, gradient(start), step
-    size = scale = float(np.linalg.norm(g))
-    for _ in range(2000):
-        move = proximal(theta - step * g, step) - theta
-        after = gradient(theta + move)
-        if not np.linalg.norm(after) <= 1.5 * size:  # or no number
-            step /= 2
-            if step < 1e-8 * first:
-                break
-            continue
-        moved, bend = float(np.linalg.norm(move)), float(move @ (after - g))
-        theta, g, size = theta + move, after, float(np.linalg.norm(after))
-        if moved / step <= 1e-6 * scale:
-            return Descent(theta, True)
-        if not constant:
-            step = min(moved**2 / bend if bend > 0 else 2 * step, 100 * first)
-    return Descent(theta, False)
 
 
 def in_units(features: Array, y: Array, weight: Array | None, level: float | None = None) -> tuple[Array, Array, Array]:

@@ -149,7 +149,9 @@ class ComponentGLM(OutcomeLearner):
         self._warn_of_others(most)
         nuisance = first.known if first.covariates else None
         rows = [fitted.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
-        columns = _side_by_side(rows, [more for _, more in pairs])
+        beside = [one if more is None else np.hstack([one, more]) for one, (_, more) in zip(rows, pairs, strict=True)]
+        width = max(one.shape[1] for one in beside)
+        columns = [np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in beside]
         low = self._glm(columns, target, nuisance)
         self.residualised_ = self._shaped(low.coefs[:, : rows[0].shape[1]], flat=True)
         found = [
@@ -177,11 +179,13 @@ class ComponentGLM(OutcomeLearner):
     def _corrected(
         self, found: Sequence[Coefficients], columns: Sequence[Array], low: GLMFit, y: Array, nuisance: Array | None
     ) -> tuple[Array, Array]:
-        """theta (m, d) and the intercepts (m,) at the mean of S1: on own parts the answers that the fit on R (columns, low) led
-        to; on predictions those of another fit, to what the answers predict, all predictors together."""
-        d, again = found[0].features.shape[1], [one.trust > 0 and one.on_v is None for one in found]
+        """theta (m, d) and the intercepts (m,) at the mean of S1, from the fit on R (columns, low): all predictors together are
+        fitted again, to what the answers predict of S1: a rescaled penalty would blow up the error of classes
+        that can nearly be separated. Beside variates of V coefficients are corrected as they are."""
+        d = found[0].features.shape[1]
+        again = [one.trust > 0 and not rows[:, d:].any() for one, rows in zip(found, columns, strict=True)]
         features = [
-            one.features + self._origin() if anew else rows
+            np.hstack([one.features + self._origin(), rows[:, d:]]) if anew else rows
             for one, rows, anew in zip(found, columns, again, strict=True)
         ]
         fit = self._glm(features, y, nuisance) if any(again) else low
@@ -513,17 +517,6 @@ def unsaid(found: Coefficients, coef: Array, features: Array | None = None) -> f
     """Variance of coef'S that the features, by default those that it was calibrated with, do not tell."""
     features = found.features if features is None else features
     return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
-
-
-def _side_by_side(rows: Sequence[Array], variates: Sequence[Array | None]) -> list[Array]:
-    """Of each predictor its rows (n, d), and beside them its variates, if any: as many columns of each, zeros where there are
-    fewer."""
-    width = max(0 if more is None else more.shape[1] for more in variates)
-    columns = [np.hstack([one, np.zeros((len(one), width))]) for one in rows]
-    for one, more in zip(columns, variates, strict=True):
-        if more is not None:
-            one[:, one.shape[1] - width :][:, : more.shape[1]] = more
-    return columns
 
 
 def _against(outcome: Outcome) -> int:
