@@ -73,7 +73,7 @@ class DelimitedSource(FileSource):
                 "on the command line), or put column names there"
             )
         self._header, self.width = header is not False, len(first)
-        self._skipped = self._line - 1 + (1 + text.count(b"\n") if self._header else 0)  # lines above the first row
+        self._skipped = self._line - 1 + (len(text.splitlines()) if self._header else 0)  # as pyarrow counts lines
         if self._header:
             self.names = tuple(first)
             self.check_names()
@@ -184,7 +184,7 @@ class DelimitedSource(FileSource):
                 what = "empty; in a table of one column that may be a missing value: write NA, or remove it"
                 raise self._damaged(line, what)
             longest, count = max(longest, len(text)), count + bool(text)
-            if b'"' in text and line > self._skipped:
+            if b'"' in text and (line > self._line or not self._header):
                 rest = cell.sub(lambda found: b"\n" * found[0].count(b"\n"), text)
                 if b'"' in rest:
                     what = 'a quote inside a cell (5" for 5 in?): put the cell in quotes and write its own quotes twice'
