@@ -31,7 +31,6 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.data.cells import (
     WHOLE,
     Column,
-    declared_orders,
     first_word,
     frame_columns,
     is_missing,
@@ -288,10 +287,6 @@ class ParquetSource(FileSource):
             yield _matrix(batch, names)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        return frame_columns(self._whole(names), written)
-
-    def _whole(self, names: Sequence[str]) -> Any:
-        """A table of pyarrow with these columns."""
         import pyarrow
 
         batches = list(self._batches(names))
@@ -301,14 +296,10 @@ class ParquetSource(FileSource):
             raise DataError(
                 f"{self.title} has other rows than it says ({self.n_rows}): it is damaged, or was written to"
             )
-        return table
+        return frame_columns(table, written)
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return super().texts([name for name in names if not self._numeric(name)])
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        said = [name for name in names if getattr(self._kinds.get(name), "ordered", False)]
-        return declared_orders(self._whole(said)) if said else {}
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
