@@ -86,7 +86,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     if is_path(X):
         return Rows(open_path(X, id, **options))
     asked = {name: value for name, value in {"id": id, **options}.items() if value is not None}
-    several = not isinstance(X, (Rows, Source)) and are_tables(X)
+    several = not (isinstance(X, (Rows, Source)) or is_dask(X)) and are_tables(X)
     mapping = isinstance(X, Mapping) and not sparse.issparse(X)
     if (mapping or (several and (asked or not isinstance(X, (list, tuple))))) and asked.keys() <= {"id", "align"}:
         return Rows(TablesSource(X, **asked))
