@@ -294,7 +294,7 @@ class OnOwnPart:
         size = max(float(safe.b @ (own @ safe.b)) - columns * noise, 1e-3 * columns * noise, 1e-300)
         size = size / max(columns - r + second, 1e-300)
         most = max(variance / max(first, LEAST_KEPT), size)
-        stretch = Stretch(noise, size, most, None if odds is None else odds.attenuation)
+        stretch = Stretch(noise, size, most, None if odds is None else odds.family.attenuation)
         return cls(views, on_v, own, inverse, safe, left_out, stretch)
 
     @cached_property

@@ -29,6 +29,16 @@ def minimise(
     return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 
 
+def slopes(function: Callable[[Array], Array], at: Array, steps: float | Array = 1e-4) -> Array:
+    """Derivatives of a function of p numbers, (p, ...), by central differences; steps : one, or one for each.
+
+    >>> slopes(lambda x: x**2, np.array([1.0, 2.0]), 1e-3).round(6).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+    moves = np.diag(np.broadcast_to(steps, at.shape))
+    return np.stack([(function(at + move) - function(at - move)) / (2 * move.max()) for move in moves])
+
+
 def in_units(features: Array, y: Array, weight: Array | None, level: float | None = None) -> tuple[Array, Array, Array]:
     """Rows (n, d) and an outcome (n,) whose root mean squares are one, and what coefficients on these are times in the user's
     units, (d,); weight : (n,), how often each row counts; level : the outcome's unit, if not that."""
@@ -85,9 +95,9 @@ def elastic_net(gram: Array, cross: Array, alpha: float, l1_ratio: float, varian
 
 
 def penalty_grid(features: Array, y: Array, l1_ratio: float, weight: Array | None = None) -> Array:
-    """Decreasing penalties, from the one that silences everything to a ten-thousandth of it (of ten times the largest
-    eigenvalue of the correlations for ridge, which nothing silences)."""
+    """Decreasing penalties, from the one that silences everything, also after rounding, to a ten-thousandth of it (of ten times
+    the largest eigenvalue of the correlations for ridge, which nothing silences)."""
     rows, goal, _ = in_units(features, y, weight)
-    silent = float(np.abs(rows.T @ goal).max()) * (1 + 1e-12) / max(l1_ratio, 1e-300)  # rounded either way
+    silent = (1 + 1e-12) * float(np.abs(rows.T @ goal).max()) / max(l1_ratio, 1e-300)
     top = (silent if l1_ratio > 0 else 10 * float(np.linalg.norm(rows, 2)) ** 2) / len(rows)
     return np.asarray(np.geomspace(max(top, 1e-12), max(top, 1e-12) * 1e-4, 30))
