@@ -34,10 +34,10 @@ __all__ = ["Evidence", "Posterior", "Views", "entries", "infer", "logistic", "mu
 TAU = 0.7
 """Standard deviation of the entries of logit T, a priori."""
 
-LEVELS = (-3.5, -2.5, -1.5, -0.5, 0.5, 1.5)
+LEVELS = (-5.5, -4.0, -2.5, -1.0, 0.5, 2.0)
 """Centres of the narrow laws of the level b."""
 
-LEVEL, LEVEL_SD, NARROW_SD = -1.0, 1.5, 0.5
+LEVEL, LEVEL_SD, NARROW_SD = -1.0, 1.5, 0.75
 """Centre and standard deviation of the level b, and of each narrow law."""
 
 SCATTER = 30.0
