@@ -21,6 +21,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.pair.canonical import first_copies
+from richcomponents.pair.views import SINGULAR
 
 EDGE = 1.05
 """Times the largest eigenvalue of noise: above it there is one more factor."""
@@ -179,7 +180,7 @@ class Smoothing:
 def _factors(cov: Array, k: int, psi: Array, rounds: int) -> tuple[Array, Array, float]:
     """Maximum likelihood of Cov = L L' + diag(psi), from psi: L (..., p, k), psi (..., p), and the largest eigenvalue of
     psi^-1/2 Cov psi^-1/2 that L leaves."""
-    size = np.diagonal(cov, axis1=-2, axis2=-1)
+    size = np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), SINGULAR * psi)  # a column may be constant without a block
     for _ in range(rounds):
         root = np.sqrt(psi)
         values, vectors = np.linalg.eigh(cov / root[..., :, None] / root[..., None, :])
