@@ -70,7 +70,7 @@ def writing(path: PathLike) -> Iterator[IO[bytes]]:
         os.replace(temporary, target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk, a limit
+        if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk, a limit
             error.filename = str(path)
         raise
     _settle(target.parent)

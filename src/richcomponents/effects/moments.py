@@ -95,12 +95,8 @@ def second_moments(
         z = np.hstack([np.ones((len(rows), 1)), rows[:, p:], rows[:, :p] @ to.T])
         products.append(z.T * counts @ np.hstack([z, rows[:, :p]]))
         squares.append(counts @ rows[:, :p] ** 2)
-    places, k_v, one, two = (
-        slice(1 + known, 1 + table.shape[1] - p),
-        len(views[1].to),
-        np.stack(products),
-        np.stack(squares),
-    )
+    one, two, k_v = np.stack(products), np.stack(squares), len(views[1].to)
+    places = slice(1 + known, 1 + table.shape[1] - p)
     whole, without = ((one.sum(0), two.sum(0)), (one.sum(0) - one, two.sum(0) - two))
     return _given(*whole, places, k_v, lost), _given(*without, places, k_v, lost), one[:, 0, 0]
 

@@ -13,7 +13,7 @@ views.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -399,16 +399,18 @@ class PairSolution(TwoViews):
             )
         r, found = self.rank, self.canonical
         x, y, none = np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64)
-        solved = on_prediction(
+        return on_prediction(
             self.coordinates(outcome.rows, r),
             outcome,
             LinearMap(found.x_from_u[:r], self.lift_u),
             lambda C: simple_map(C, x, y, none, r, found.n),
             shared_prediction(self.pair, self.T),
             self._shared_predictions(),
+            covariance=self.pair.S(self.T),
+            lifted=partial(self._lifted, self.lift_u),
+            wanted=r,
+            name="instrumental",
         )
-        covariance = self._lifted(self.lift_u, solved.covariance(self.pair.S(self.T)))
-        return solved.coefficients(outcome, covariance, r, "instrumental")
 
     def _shared_predictions(self) -> list[Array] | None:
         """The prediction of S2 in the shared coordinates of the whole sample, without each block; None of wide views."""
