@@ -371,7 +371,9 @@ def check_options(words):
     """Options of the command line by themselves: on a small table, unless a value is left open."""
     options = [word for word in words if word.startswith("--")]
     assert set(options) <= options_of_commands()
-    if words[-1] == "FILE" or (len(words) == 1 and words[0] not in ("--json", "--missing drop", "--debug")):
+    if words[-1] == "FILE" or (
+        len(words) == 1 and words[0] not in ("--json", "--missing drop", "--debug", "--safe-csv")
+    ):
         return
     table, views = "table.csv", ["--views", "tests=T_*", "--views", "controls=C_*"]
     if "--views" in words:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -221,6 +222,15 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path, model, monkeypatch)
     with pytest.raises(OSError, match="no space"):
         model.save(path)
     assert state_of(tmp_path) == before
+
+
+def test_a_limit_of_the_system_names_the_file(capsys, tmp_path, table, monkeypatch):
+    def full(_):
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, _, err = run(capsys, "fit", table, *VIEWS, "--save", tmp_path / "model.npz")
+    assert (code, err) == (1, f"error: {tmp_path / 'model.npz'}: File too large\n")
 
 
 def test_good_outputs_are_written(capsys, tmp_path, data):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from inspect import Parameter, signature
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -185,6 +186,12 @@ def _takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return with_options
 
 
+_safe = (
+    "In .csv and .tsv that are written, texts that begin with = + - or @ get a ' before it, so that no spreadsheet takes them "
+    "for formulas; goes anywhere."
+)
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         from richcomponents import __version__
@@ -199,6 +206,7 @@ def common(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")] = False,
+    safe_csv: Annotated[bool, typer.Option("--safe-csv", help=_safe)] = False,
 ) -> None:
     """Rich Component Analysis: models of one hidden component of several views."""
 
@@ -497,8 +505,7 @@ def _print_found(result: FitResult, as_json: bool, *, tables: bool = True) -> No
 
     found = result.findings
     if as_json:
-        text = json.dumps(found.as_dict(), allow_nan=False, ensure_ascii=False)
-        typer.echo("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text))  # JSON's own escapes
+        typer.echo(json.dumps(found.as_dict(), allow_nan=False).replace("\x7f", "\\u007f"))  # ASCII, for any terminal
         return
     for note in found.notes:
         _say(f"note: {note}")
@@ -519,16 +526,23 @@ def _fail(error: Exception) -> NoReturn:
 
     expected = isinstance(error, (DataError, StateFileError, CapacityError, ValueError, OSError))
     text = str(error) if expected else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
     _say("\n".join([f"error: {text}", *getattr(error, "__notes__", ())]))
     sys.exit(1)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point."""
+    from richcomponents.outputs import harmless
+
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
+    harmless.set("--safe-csv" in given)
+    if isinstance(sys.stdout, TextIOWrapper):  # names that its encoding does not have are shown as their escapes
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app([argument for argument in given if argument != "--debug"], prog_name="rca")
+        app([argument for argument in given if argument not in ("--debug", "--safe-csv")], prog_name="rca")
     except BrokenPipeError:
         sys.exit(1)  # the reader of our output has gone
     except Exception as error:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import secrets
 import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,8 +68,10 @@ def writing(path: PathLike) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk, a limit
+            error.filename = str(path)
         raise
     _settle(target.parent)
 
@@ -135,6 +139,10 @@ def _settle(folder: Path) -> None:
 
 _TABLES = (".csv", ".tsv", ".parquet")
 
+harmless: ContextVar[bool] = ContextVar("harmless", default=False)
+"""Whether texts in text tables that a spreadsheet would take for formulas get an apostrophe before them (`--safe-csv`)."""
+_FORMULA = r"^([=+\-@\t\r])"
+
 
 def check_table_name(path: PathLike | None) -> None:
     """Refuse, before anything is read, the name of a table of a kind that is not written."""
@@ -173,6 +181,8 @@ def table_writing(path: PathLike) -> Iterator[Callable[[Mapping[str, Any]], None
 
         def append(columns: Mapping[str, Any]) -> None:
             made = {name: pyarrow.array(column, from_pandas=True) for name, column in columns.items()}
+            if harmless.get() and kind != ".parquet":
+                made = {re.sub(_FORMULA, r"'\1", name): _harmless(column) for name, column in made.items()}
             held.append(pyarrow.table(made))
             if sum(part.num_rows * part.num_columns for part in held) > 2**23:
                 flush()
@@ -182,6 +192,16 @@ def table_writing(path: PathLike) -> Iterator[Callable[[Mapping[str, Any]], None
             flush()
         if writer is not None:
             writer.close()
+
+
+def _harmless(column: Any) -> Any:
+    """The column, no text of which a spreadsheet takes for a formula; numbers as they are."""
+    import pyarrow
+    from pyarrow import compute
+
+    if not pyarrow.types.is_string(column.type):
+        return column
+    return compute.replace_substring_regex(column, _FORMULA, r"'\1")
 
 
 def _heading(names: Sequence[str], delimiter: str) -> bytes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.cumulants.estimate import READABLE
 from richcomponents.text import in_line, plain
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ _MARKERS = {
     "truth": ("*", PINK),
 }
 _LONGEST, _LINE = 24, 36  # letters of a name, and of a line below an axis
-_READABLE = 7.0  # log-odds beyond which nobody reads an odds ratio
 _DODGED = (-0.24, 0.24, -0.12, 0.12)  # where other methods stand beside the estimate, so that none lies on another
 PALE = "#c9ced6"
 
@@ -303,7 +303,7 @@ def _odds_axis(ax: Axes, positive: str) -> None:
     """Log-odds below, what they multiply the odds by above."""
     above = ax.secondary_xaxis("top", functions=(lambda x: x, lambda x: x))
     above.set_xlabel(_wrapped(f"odds ratio of {positive}"), parse_math=False)
-    above.xaxis.set_major_formatter(lambda x, _: f"{np.exp(x):.2g}" if abs(x) < _READABLE else "")
+    above.xaxis.set_major_formatter(lambda x, _: f"{np.exp(x):.2g}" if abs(x) < READABLE else "")
 
 
 def own_variance_plot(table: VarianceTable, *, title: str = "", label: str = "", ax: Axes | None = None) -> Axes:

@@ -198,6 +198,10 @@ def test_errors_are_sentences(capsys, table, arguments, message):
     assert "Traceback" not in err
 
 
+def test_a_model_that_is_not_there(capsys):
+    assert run(capsys, "explain", "nowhere.npz") == (1, "", "error: nowhere.npz: No such file or directory\n")
+
+
 def test_debug_shows_the_error(table):
     with pytest.raises(rc.DataError, match="there is no file"):
         main(["fit", "nowhere.csv", "--debug"])

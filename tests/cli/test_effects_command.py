@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -205,6 +206,33 @@ def test_outputs_are_compared_first(capsys, table, tmp_path):
     code, _, err = run(capsys, table, *VIEWS, "--exposure", "disease", "--out", same, "--report", same)
     assert code == 1
     assert "two outputs are one file" in err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_any_terminal_shows_any_name(monkeypatch, tmp_path, frame, options):
+    """What its encoding does not have stands as an escape."""
+    frame.rename(columns={"T_0": "T_\u540d"}).to_csv(tmp_path / "t.csv", index=False)
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", shown)
+    with pytest.raises(SystemExit) as ended:
+        main(["effects", str(tmp_path / "t.csv"), *VIEWS, "--exposure", "disease", *options])
+    shown.flush()
+    assert not ended.value.code
+    text = shown.buffer.getvalue().decode("ascii" if options else "cp1252")
+    assert r"T_\u540d" in text
+    if options:
+        assert json.loads(text)["exposures"][0]["effects"][0]["name"] == "T_\u540d"
+
+
+def test_names_that_a_spreadsheet_would_obey(capsys, tmp_path, frame):
+    path, out = tmp_path / "t.csv", tmp_path / "e.csv"
+    frame.rename(columns={"disease": "=HYPERLINK(1)"}).to_csv(path, index=False)
+    for options, name in (([], "=HYPERLINK(1)=case"), (["--safe-csv"], "'=HYPERLINK(1)=case")):
+        assert run(capsys, path, *VIEWS, "--exposure", "=HYPERLINK(1)", "--out", out, *options)[0] == 0
+        with out.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert {row["exposure"] for row in rows} == {name}
+        assert all(np.isfinite(float(row["estimate"])) for row in rows)  # numbers below zero begin with a minus, too
 
 
 def test_debug_and_usage(capsys, table):

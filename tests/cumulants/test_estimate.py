@@ -121,6 +121,14 @@ def test_frames_of_what_is_installed(monkeypatch, missing, module):
     assert len(frame) == 2
 
 
+def test_odds_that_could_be_anything_are_not_printed():
+    found = Estimate(np.array([3.0, 3.0]), np.array([30.0, 0.5]), 19, names=("wide", "known"), positive="case")
+    first, second = str(found).splitlines()[1:]
+    assert "not determined" in first
+    assert "20.09 [7.0" in second
+    assert found.rows()[0]["odds high"] > 1e20  # a program gets all numbers
+
+
 def test_it_can_be_saved(tmp_path):
     ends = np.zeros(2), np.ones(2)
     found = vector(identified=ends, identified_error=ends, covering=vector(), others={"naive": np.ones(2)})

@@ -166,12 +166,21 @@ def test_what_else_is_refused(tmp_path):
         (b"a,b\n1,2\r3,4\n", "line 2: a carriage return alone"),
         (b"a,a\n1,2\n", "two columns 'a'"),
         (b"a\n1\n\n3\n", "line 3: empty"),
-        ("a,b\n1,2\n".encode("utf-16"), "UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16"), "not text in UTF-8 (it is UTF-16): save it as CSV in UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "(it is UTF-16)"),
+        ("a,b\n1,2\n".encode("utf-16-be"), "(it is UTF-16)"),
+        (b"PK\3\4\0\0a,b\n1,2\n", "(it is a zip archive or a workbook)"),
+        ("\xe4,b\n1,2\n".encode("latin-1"), "not text in UTF-8: save"),
         (b'a,"b\n1,2\n', "line 1: a quote is opened and never closed"),
         (b'a,b\n1,"2\n3,4\n', "line 2: a quote is opened and never closed"),
     ):
         path.write_bytes(text)
         assert message in both(path, ["a"]), text
+
+
+def test_what_is_packed_is_known_by_its_bytes(tmp_path):
+    (tmp_path / "t.csv").write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n"))
+    assert both(tmp_path / "t.csv", ["b", "a"]).tolist() == [[2, 1], [4, 3]]
 
 
 def test_a_quote_that_is_never_closed_does_not_take_the_file_into_memory(tmp_path, monkeypatch):

@@ -65,6 +65,7 @@ def frames(X, y, label):
     yield "frame", pandas.convert_dtypes(), VIEWS, "y", "label"
     yield "frame", pl.DataFrame({"sample": ids, **columns}), VIEWS, "y", "label"
     yield "frame", pa.table({"sample": ids, **columns}), VIEWS, "y", "label"
+    yield "frame", pa.record_batch({"sample": ids, **columns}), VIEWS, "y", "label"
 
 
 def annotated(X, y, label):

@@ -419,6 +419,16 @@ def test_a_copy_of_a_column_has_no_error_of_its_own():
     np.testing.assert_allclose(tests.components_["S1"].covariance[1:, 1:], own, rtol=1e-9)
 
 
+@pytest.mark.parametrize("column", [0, 8])
+def test_a_column_that_differs_in_one_row_only_leaves_numbers(data, column):
+    """Without the block of that row it is constant: a test, or a control."""
+    X = np.array(data.X)
+    X[:, column] = np.arange(len(X)) == 5
+    found = rc.ExposureEffects(rca=rca()).fit(X, data.y).effects_
+    assert np.isfinite([found.value, found.standard_error, found.p_value, found.low, found.high]).all()
+    assert found.p_value[0] > 0.05 or column
+
+
 # ---- rows
 
 

@@ -26,6 +26,7 @@ from richcomponents.storage import storable
 from richcomponents.text import cell, in_line, lined_up, number, page
 
 _MOST = 100  # entries of a matrix that are printed
+READABLE = 7.0  # log-odds beyond which nobody reads an odds ratio
 
 
 @storable
@@ -207,8 +208,10 @@ class Estimate(Tabular):
             shown[f"[{self.level:.0%} interval]"] = _bracketed(table["low"], table["high"])
         if self.positive:
             ratio, low, high = (np.ravel(x) for x in self.odds_ratios.values())
-            limits = zip(ratio, _bracketed(low, high), strict=True)
-            shown[f"odds ratio of {self.positive}"] = [f"{number(r)} {ends}" for r, ends in limits]
+            known = (low > np.exp(-READABLE)) | (high < np.exp(READABLE)) | np.isnan(low)
+            limits = zip(ratio, _bracketed(low, high), known, strict=True)
+            told = [f"{number(r)} {ends}" if known else "not determined" for r, ends, known in limits]
+            shown[f"odds ratio of {self.positive}"] = told
         head = [*[""] * len(labels[0] if labels else ("",)), *(titles.get(t, t) for t in shown)]
         rows = [[*label, *(cells[i] for cells in shown.values())] for i, label in enumerate(labels)]
         return [head, *(rows[:_MOST] if self.value.ndim > 1 else rows)]

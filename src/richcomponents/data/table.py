@@ -190,9 +190,8 @@ def check_sparse(X: Any) -> Any:
 
 def as_frame(X: object) -> Any:
     """A narwhals frame or series for what is one, anything else as it is."""
-    if isinstance(
-        X := unpacked(X), np.ndarray
-    ):  # most blocks of rows: to ask all libraries takes longer than to sum them
+    X = unpacked(X)
+    if isinstance(X, np.ndarray):  # most blocks of rows: to ask all libraries takes longer than to sum them
         return X
     try:
         frame = nw.from_native(X, pass_through=True, eager_only=True, allow_series=True)
@@ -206,7 +205,11 @@ def as_frame(X: object) -> Any:
 
 
 def unpacked(X: Any) -> Any:
-    """The table of an AnnData: X under the names of its variables, as its file is read; anything else as it is."""
+    """The table of an AnnData, X under the names of its variables, and of a RecordBatch; anything else as it is."""
+    if type(X).__name__ == "RecordBatch" and hasattr(X, "to_struct_array"):
+        from pyarrow import Table
+
+        return Table.from_batches([X])
     return X.to_df() if hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "to_df") else X
 
 

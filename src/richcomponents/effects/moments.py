@@ -21,6 +21,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.pair.canonical import first_copies
+from richcomponents.pair.views import SINGULAR
 
 EDGE = 1.05
 """Times the largest eigenvalue of noise: above it there is one more factor."""
@@ -94,12 +95,8 @@ def second_moments(
         z = np.hstack([np.ones((len(rows), 1)), rows[:, p:], rows[:, :p] @ to.T])
         products.append(z.T * counts @ np.hstack([z, rows[:, :p]]))
         squares.append(counts @ rows[:, :p] ** 2)
-    places, k_v, one, two = (
-        slice(1 + known, 1 + table.shape[1] - p),
-        len(views[1].to),
-        np.stack(products),
-        np.stack(squares),
-    )
+    one, two, k_v = np.stack(products), np.stack(squares), len(views[1].to)
+    places = slice(1 + known, 1 + table.shape[1] - p)
     whole, without = ((one.sum(0), two.sum(0)), (one.sum(0) - one, two.sum(0) - two))
     return _given(*whole, places, k_v, lost), _given(*without, places, k_v, lost), one[:, 0, 0]
 
@@ -179,7 +176,7 @@ class Smoothing:
 def _factors(cov: Array, k: int, psi: Array, rounds: int) -> tuple[Array, Array, float]:
     """Maximum likelihood of Cov = L L' + diag(psi), from psi: L (..., p, k), psi (..., p), and the largest eigenvalue of
     psi^-1/2 Cov psi^-1/2 that L leaves."""
-    size = np.diagonal(cov, axis1=-2, axis2=-1)
+    size = np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), SINGULAR * psi)  # a column may be constant without a block
     for _ in range(rounds):
         root = np.sqrt(psi)
         values, vectors = np.linalg.eigh(cov / root[..., :, None] / root[..., None, :])

@@ -60,6 +60,8 @@ class DelimitedSource(FileSource):
         self._line, text = next(rows, (0, b""))
         if not text:
             raise DataError(f"{path.name} is empty")
+        if b"\0" in text:
+            raise self._not_utf8(self._line)
         if re.fullmatch(rb'"?sep=.?"?', text):
             raise self._damaged(1, "it tells Excel what separates cells, and names no columns: remove that line")
         self._separator = self._find_separator(text, rows)
@@ -141,7 +143,9 @@ class DelimitedSource(FileSource):
     # ---- rows as bytes, and what is wrong with them
 
     def _bytes(self) -> Any:
-        return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")
+        with self.path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        return gzip.open(self.path) if packed else self.path.open("rb")
 
     def _rows(self) -> Iterator[tuple[int, bytes]]:
         """Every row, without its line end, and the number of its first line; an empty line is an empty row."""
@@ -226,7 +230,11 @@ class DelimitedSource(FileSource):
         return DataError(f"{self.path.name}, line {line}: {what}")
 
     def _not_utf8(self, line: int) -> DataError:
-        return DataError(f"{self.path.name}, line {line} is not text in UTF-8: save it as CSV in UTF-8")
+        with self._bytes() as file:
+            head = file.read(2)
+        wide = b"\0" in head or head in (b"\xff\xfe", b"\xfe\xff")
+        seems = f" (it is {'UTF-16' if wide else 'a zip archive or a workbook'})" if wide or head == b"PK" else ""
+        return DataError(f"{self.path.name}, line {line} is not text in UTF-8{seems}: save it as CSV in UTF-8")
 
     def _ragged(self, error: Exception) -> DataError:
         for line, text in self._rows():
