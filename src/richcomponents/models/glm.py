@@ -144,7 +144,10 @@ class ComponentGLM(OutcomeLearner):
         every = [first, *(first.replaced(numbers) for numbers in self._numbers(target)[1:])]
         pairs = [fitted.beside(one, self.component) for one in every]
         outcomes = [self._named(one, y) for one, _ in pairs]
-        most = max(outcomes, key=_against)
+        seen = [(0 if v is None else 2 * bool(v.fails) + bool(v.goes_with)) for v in (one.on_v for one in outcomes)]
+        most = outcomes[
+            int(np.argmax(seen))
+        ]  # what has most to do with V: against the model, or through the shared part
         self.on_v_ = most.on_v
         self._warn_of_others(most)
         nuisance = first.known if first.covariates else None
@@ -514,12 +517,6 @@ def unsaid(found: Coefficients, coef: Array, features: Array | None = None) -> f
     """Variance of coef'S that the features, by default those that it was calibrated with, do not tell."""
     features = found.features if features is None else features
     return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
-
-
-def _against(outcome: Outcome) -> int:
-    """How much an outcome has to do with V: nothing, through the shared part, against the model."""
-    on_v = outcome.on_v
-    return 0 if on_v is None else 2 * bool(on_v.fails) + bool(on_v.goes_with)
 
 
 def _counts(y: object) -> Array:
