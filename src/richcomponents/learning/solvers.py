@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import enet_path
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.arrays import whitening
+from richcomponents.algebra.arrays import counted_once, whitening
 
 
 def minimise(
@@ -42,8 +42,11 @@ def slopes(function: Callable[[Array], Array], at: Array, steps: float | Array =
 def in_units(features: Array, y: Array, weight: Array | None, level: float | None = None) -> tuple[Array, Array, Array]:
     """Rows (n, d) and an outcome (n,) whose root mean squares are one, and what coefficients on these are times in the user's
     units, (d,); weight : (n,), how often each row counts; level : the outcome's unit, if not that."""
-    root = np.ones(len(y)) if weight is None else np.sqrt(weight * len(y) / weight.sum())
-    rows, goal = features * root[:, None], y * root
+    both = np.column_stack([features, y])
+    if weight is not None:
+        both = counted_once(both, weight)
+        both = both * np.sqrt(len(both) / weight.sum())
+    rows, goal = both[:, :-1], both[:, -1]
     scale = np.sqrt(np.mean(rows**2, axis=0))
     level = level or float(np.sqrt(np.mean(goal**2))) or 1.0
     unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)

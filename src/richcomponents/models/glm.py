@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.cells import declared_order, in_declared_order
 from richcomponents.data.classes import Contrast, Levels, positive_class
 from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
@@ -24,7 +25,7 @@ from richcomponents.learning.families import FAMILIES, Family, Multinomial, Nega
 from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.design import is_column, labels_in, order_in
+from richcomponents.models.design import is_column, labels_in
 from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments import Moments
 from richcomponents.text import in_line
@@ -123,7 +124,7 @@ class ComponentGLM(OutcomeLearner):
             return self._fit_sums(model, X, y, groups)
         column = y if is_column(y) else None
         X, y, groups, _ = model.present(X, y, groups)
-        target = self._outcome_codes(labels_in(X, y) if column is not None else y, order_in(X, y))
+        target = self._outcome_codes(labels_in(X, y) if column is not None else y)
         numbers = self._numbers(target)[0]
         _, outcome = model.fit_outcome(X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
@@ -241,7 +242,7 @@ class ComponentGLM(OutcomeLearner):
         covariates : (n, k), known further causes of y; their coefficients are neither penalised nor kept.
         """
         self._check_parameters()
-        target = self._outcome_codes(y, order_in(None, y))
+        target = self._outcome_codes(y)
         values = as_matrix(S)
         check_consistent_length(values, target)
         self._count(target)
@@ -278,11 +279,11 @@ class ComponentGLM(OutcomeLearner):
             return Multinomial(len(self.classes_))
         return FAMILIES[self.family]()
 
-    def _outcome_codes(self, y: object, order: Sequence[str] | None = None) -> Array:
-        """Counts, or numbers of classes in the order of `levels_`: (n,); order : of several classes, where y declares one."""
-        return self._class_codes(y, order) if self._of_classes else _counts(y)
+    def _outcome_codes(self, y: object) -> Array:
+        """Counts, or numbers of classes in the order of `levels_`: (n,)."""
+        return self._class_codes(y) if self._of_classes else _counts(y)
 
-    def _class_codes(self, y: object, declared: Sequence[str] | None) -> Array:
+    def _class_codes(self, y: object) -> Array:
         labels = _labels(y)
         try:
             check_classification_targets(labels)
@@ -303,7 +304,8 @@ class ComponentGLM(OutcomeLearner):
                 f"errors mean little below about {_FEW_CASES}. Collect more of it",
                 SampleSizeWarning,
             )
-        return np.asarray(np.argsort(self._set_classes(classes, labels, declared))[codes], dtype=np.float64)
+        order = self._set_classes(classes, labels, declared_order(y))
+        return np.asarray(np.argsort(order)[codes], dtype=np.float64)
 
     def _wanted(self, labels: list[Any]) -> Any:
         """The class of two that the user wants as positive, None where nothing is said."""
@@ -311,15 +313,15 @@ class ComponentGLM(OutcomeLearner):
             return None
         return labels[1 - positive_class(labels, self.reference)[0]]
 
-    def _set_classes(self, classes: Any, rows: Any = None, declared: Sequence[str] | None = None) -> list[int]:
+    def _set_classes(self, classes: Any, rows: Any = None, declared: tuple[str, ...] | None = None) -> list[int]:
         """Numbers of the classes, the reference first; rows : the label of each; declared : their order, of more than two."""
         labels = classes.tolist()
         self.classes_ = classes
         self.class_counts_: Any = None
         self._contrast: Contrast | None = None
         if len(labels) > 2:
-            texts = np.array(list(map(str, rows.tolist())))
-            levels = Levels.of(texts, "y", "the outcome", self.reference, order=declared)
+            texts = in_declared_order(np.array(list(map(str, rows.tolist()))), declared)
+            levels = Levels.of(texts, "y", "the outcome", self.reference)
             order = [list(map(str, labels)).index(level) for level in levels.labels]
         else:
             at, by_order = positive_class(labels, self._wanted(labels))
