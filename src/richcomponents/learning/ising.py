@@ -274,13 +274,12 @@ def _plan(near: list[dict[int, int]], start: int | None) -> tuple[_Step, ...]:
     frontier, steps = list[int](), list[_Step]()
 
     def place(v: int) -> tuple[int, int]:
+        if start is None or not waiting:
+            return (v if start is None else len(near[v])), v
         return -sum(left[u] == 1 and u not in outside for u in near[v]) - (left[v] == 0), waiting[v]
 
     while outside:
-        if start is None:
-            v = next(iter(outside))
-        else:
-            v = min(waiting or outside, key=place if waiting else lambda v: len(near[v]))
+        v = min(outside if start is None or not waiting else waiting, key=place)
         waiting.pop(v, None)
         del outside[v]
         linked = [(p, near[v][u]) for p, u in enumerate(frontier) if u in near[v]]

@@ -140,6 +140,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
     def _set_alone(self, theta: Array, intercept: float, simple: Array | None) -> Self:
         """What cumulants gave, without errors."""
         self.residualised_, self.trust_, self.coefficients_, self.on_v_ = simple, 1.0, None, None
+        self._through_shared = None
         self._keep_family(Logistic(), 0.0)
         self._set(theta[None], np.array([intercept]))
         return self
