@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import ndtr
+from sklearn.metrics import d2_tweedie_score
 
 import richcomponents as rc
 from richcomponents import baselines
@@ -99,6 +100,19 @@ def test_counts_are_predicted_without_bias(data, rca):
     assert model.predict(data.X).mean() == pytest.approx(y.mean(), rel=0.05)
     assert model.intercept_ == pytest.approx(0.0, abs=0.1)
     assert not hasattr(model, "predict_proba")
+
+
+@pytest.mark.filterwarnings("ignore::richcomponents.SpecificationWarning")
+@pytest.mark.parametrize("component", ["S1", "S3"])
+def test_predictions_use_the_shared_part_where_y_goes_with_it(data, component):
+    """As those of a regression do: what stands before S2 in y is seen in both views."""
+    own = data.S1 if component == "S1" else data.V - data.S2 @ data.A.T
+    y = np.random.default_rng(1).poisson(np.exp(0.5 * own[:, 0] + 0.5 * data.S2[:, 1]))
+    model = rc.ComponentGLM("poisson", rca=rc.ContrastiveRCA(views=4), component=component).fit(data.X, y)
+    assert model.on_v_.goes_with
+    alone = model.predict_clean(model.rca_.predict_component(data.X, component))
+    assert model.score(data.X, y) > d2_tweedie_score(y, alone, power=1) + 0.02
+    assert model.predict(data.X).mean() == pytest.approx(y.mean(), rel=0.05)
 
 
 def test_the_dispersion_is_that_given_S1(data, rca):

@@ -262,39 +262,31 @@ def _best_plan(n_nodes: int, edges: IntArray) -> tuple[_Step, ...]:
     near = neighbours(n_nodes, edges)
     by_degree = sorted(range(n_nodes), key=lambda v: len(near[v]))
     starts = by_degree[:8] + by_degree[-1:]  # the last: a node joined to all (a ghost) must come first
-    orders = [list(range(n_nodes))] + [_greedy_order(near, v) for v in starts]
-    plans = [_plan(order, near) for order in orders]
+    plans = [_plan(near, start) for start in (None, *starts)]
     return min(plans, key=lambda plan: sum(2.0 ** len(s.before) for s in plan))
 
 
-def _greedy_order(near: list[dict[int, int]], start: int) -> list[int]:
-    """Next comes the node that closes most of the frontier; among equals, the one waited for longest."""
+def _plan(near: list[dict[int, int]], start: int | None) -> tuple[_Step, ...]:
+    """Nodes by their numbers, or from a start on: next comes the node that closes most of the frontier; among equals, the one
+    waited for longest."""
     left = [len(n) for n in near]  # neighbours not in yet
-    outside, waiting, order = set(range(len(near))), {start: 0}, list[int]()
+    outside, waiting = dict.fromkeys(range(len(near))), dict[int, int]() if start is None else {start: 0}
+    frontier, steps = list[int](), list[_Step]()
 
     def place(v: int) -> tuple[int, int]:
+        if start is None or not waiting:
+            return (v if start is None else len(near[v])), v
         return -sum(left[u] == 1 and u not in outside for u in near[v]) - (left[v] == 0), waiting[v]
 
     while outside:
-        v = min(waiting or outside, key=place if waiting else lambda v: len(near[v]))
+        v = min(outside if start is None or not waiting else waiting, key=place)
         waiting.pop(v, None)
-        outside.remove(v)
-        order.append(v)
-        for u in near[v]:
-            left[u] -= 1
-            if u in outside:
-                waiting.setdefault(u, len(order))
-    return order
-
-
-def _plan(order: list[int], near: list[dict[int, int]]) -> tuple[_Step, ...]:
-    left = [len(n) for n in near]
-    frontier: list[int] = []
-    steps = []
-    for v in order:
+        del outside[v]
         linked = [(p, near[v][u]) for p, u in enumerate(frontier) if u in near[v]]
         for u in near[v]:
             left[u] -= 1
+            if u in outside:
+                waiting.setdefault(u, len(steps))
         full = [*frontier, v]
         removed = tuple(p for p, u in enumerate(full) if left[u] == 0)
         steps.append(_Step(v, tuple(frontier), tuple(p for p, _ in linked), tuple(e for _, e in linked), removed))

@@ -145,7 +145,8 @@ class ComponentGLM(OutcomeLearner):
         every = [first, *(first.replaced(numbers) for numbers in self._numbers(target)[1:])]
         pairs = [fitted.beside(one, self.component) for one in every]
         outcomes = [self._named(one, y) for one, _ in pairs]
-        most = max(outcomes, key=_against)
+        on_v = [(0 if v is None else 2 * bool(v.fails) + bool(v.goes_with)) for v in (one.on_v for one in outcomes)]
+        most = outcomes[int(np.argmax(on_v))]  # what is against the model, or goes with V through the shared part
         self.on_v_ = most.on_v
         self._warn_of_others(most)
         nuisance = first.known if first.covariates else None
@@ -161,6 +162,7 @@ class ComponentGLM(OutcomeLearner):
         ]
         trusts = np.array([one.trust for one in found], dtype=np.float64)
         self.simple_ = found[0].simple
+        self._through_shared: Any = [one.shared for one in found]  # of S2, as far as y goes with it
         self.trust_: Any = trusts if self.family == "multinomial" else float(trusts[0])
         theta, intercepts = self._corrected(found, columns, low, target, nuisance)
         self._set(theta, intercepts)
@@ -395,11 +397,17 @@ class ComponentGLM(OutcomeLearner):
         return np.asarray(np.atleast_1d(self.intercept_) + values @ np.atleast_2d(self.coef_).T)
 
     def _expected(self, X: object) -> Array:
-        """eta (n, m) for new (u, v): at the BLUP of the component, averaged over what it does not tell."""
+        """eta (n, m) for new (u, v): at the BLUP of the component, and of S2 where y goes with it, averaged over what these do
+        not tell; what one has too much of the view, the other lacks."""
         model, theta = self._need_rca(), np.atleast_2d(self.coef_)
-        error = model.prediction_error(self.component)
+        fitted, rows, error = model.fitted_, model.used_rows(X).array(), model.prediction_error(self.component)
+        eta = self._predictors(fitted.predict(rows, self.component))
+        for j, shared in enumerate(self._through_shared or ()):
+            if shared is not None:
+                eta[:, j] += fitted.through_shared(rows, shared, self.component)
+                theta = theta - shared * (np.arange(len(theta)) == j)[:, None]
         unknown = np.array([max(float(row @ (error @ row)), 0.0) for row in theta])
-        return self.family_.averaged(self._predictors(model.predict_component(X, self.component)), unknown)
+        return self.family_.averaged(eta, unknown)
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def decision_function(self, X: object) -> Array:
@@ -516,12 +524,6 @@ def unsaid(found: Coefficients, coef: Array, features: Array | None = None) -> f
     """Variance of coef'S that the features, by default those that it was calibrated with, do not tell."""
     features = found.features if features is None else features
     return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
-
-
-def _against(outcome: Outcome) -> int:
-    """How much an outcome has to do with V: nothing, through the shared part, against the model."""
-    on_v = outcome.on_v
-    return 0 if on_v is None else 2 * bool(on_v.fails) + bool(on_v.goes_with)
 
 
 def _counts(y: object) -> Array:

@@ -270,18 +270,14 @@ class ComponentIsing(AloneLearner):
         return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)
 
     def _lines(self) -> list[str]:
-        lines = [self.title()]
+        lines, names = [self.title()], list(map(in_line, self.feature_names_))
         if len(self.edges_):
             lines.append(f"  couplings: root mean square {np.sqrt(np.mean(self.coef_**2)):.3f}; the strongest:")
         for e in np.argsort(-np.abs(self.coef_))[:10]:
-            i, j = self.edges_[e]
-            lines.append(
-                f"  {self.coef_[e]:+.3f}  {in_line(self.feature_names_[i])} -- {in_line(self.feature_names_[j])}"
-            )
+            lines.append(f"  {self.coef_[e]:+.3f}  {' -- '.join(names[i] for i in self.edges_[e])}")
         if self.fields:
             lines.append("  fields, from means that follow from the RCA's rule only; the strongest:")
-            for i in np.argsort(-np.abs(self.fields_))[:5]:
-                lines.append(f"  {self.fields_[i]:+.3f}  {in_line(self.feature_names_[i])}")
+            lines += [f"  {self.fields_[i]:+.3f}  {names[i]}" for i in np.argsort(-np.abs(self.fields_))[:5]]
         return lines
 
 

@@ -137,13 +137,10 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         theta, intercept, _ = self._polynomial(self.component_, cross, p)
         return self._set_alone(theta, intercept, None)
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
-
     def _set_alone(self, theta: Array, intercept: float, simple: Array | None) -> Self:
         """What cumulants gave, without errors."""
         self.residualised_, self.trust_, self.coefficients_, self.on_v_ = simple, 1.0, None, None
+        self._through_shared = None
         self._keep_family(Logistic(), 0.0)
         self._set(theta[None], np.array([intercept]))
         return self
@@ -174,7 +171,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         if self._set_classes(np.array([0, 1]))[1] == 0:
             with_y, mean = -with_y, 1 - mean
         if self.approximation == "auto":
-            theta, intercept = _from_cumulants(component, with_y, float(mean), **self._options)
+            theta, intercept = self._from_cumulants(component, with_y, float(mean))
         else:
             theta, intercept, _ = self._polynomial(component, with_y, float(mean))
         return self._set_alone(theta, intercept, theta)
@@ -206,10 +203,28 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         return self._polynomial(component, cross, float(y.mean()))
 
     def _polynomial(self, component: Component, cross: Array, mean: float) -> tuple[Array, float, bool]:
-        likelihood = LogisticLikelihood.of(component, cross, mean, **self._options)
+        options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
+        likelihood = LogisticLikelihood.of(component, cross, mean, **options)
         found = fit_polynomial(likelihood, degree=int(self.degree))
         intercept, theta = likelihood.coefficients(found)
         return theta, float(intercept), likelihood.is_bound(found, int(self.degree))
+
+    def _from_cumulants(self, component: Component, cross: Array, mean: float) -> tuple[Array, float]:
+        """theta (d,) and the intercept at the component's mean, of largest E[y eta - log(1 + exp(eta))], columns in units of
+        their standard deviations: the moments of S1 up to order four, where they are known, and E[y (1, s)]."""
+        scale = np.sqrt(np.diag(component.covariance))
+        scale = np.where(scale > 0, scale, 1.0)
+        used, first = (component.centred(), [mean]) if self.fit_intercept else (component, [])
+        with_y, k = np.concatenate([first, (cross + mean * used.mean) / scale]), len(first)
+
+        def log_likelihood(at: Array, s: Array) -> Array:
+            return np.asarray(at @ with_y - np.logaddexp(0.0, at[:k].sum() + (s / scale) @ at[k:]))
+
+        highest = 2 if component.source is None else component.source.max_order
+        penalty = self.alpha * (np.arange(len(with_y)) >= k)
+        options: dict[str, Any] = {"start": np.zeros(len(with_y)), "degree": min(highest, 4) - 1, "ridge": penalty}
+        fit = fit_likelihood(used, log_likelihood, **options)
+        return fit.theta[k:] / scale, float(fit.theta[:k].sum())
 
     # ---- words
 
@@ -229,24 +244,3 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = True  # of any table only what V does not share is used
         return tags
-
-
-def _from_cumulants(
-    component: Component, cross: Array, mean: float, *, alpha: float, fit_intercept: bool
-) -> tuple[Array, float]:
-    """theta (d,) and the intercept at the component's mean, of largest E[y eta - log(1 + exp(eta))], columns in units of their
-    standard deviations: the moments of S1 up to order four, where they are known, and E[y (1, s)]."""
-    scale = np.sqrt(np.diag(component.covariance))
-    scale = np.where(scale > 0, scale, 1.0)
-    used, first = (component.centred(), [mean]) if fit_intercept else (component, [])
-    with_y = np.concatenate([first, (cross + mean * used.mean) / scale])
-
-    def log_likelihood(at: Array, s: Array) -> Array:
-        level, slopes = (at[0], at[1:]) if fit_intercept else (0.0, at)
-        return np.asarray(at @ with_y - np.logaddexp(0.0, level + (s / scale) @ slopes))
-
-    highest = 2 if component.source is None else component.source.max_order
-    penalty = alpha * (np.arange(len(with_y)) >= len(first))
-    options: dict[str, Any] = {"start": np.zeros(len(with_y)), "degree": min(highest, 4) - 1, "ridge": penalty}
-    fit = fit_likelihood(used, log_likelihood, **options)
-    return fit.theta[len(first) :] / scale, float(fit.theta[0]) if first else 0.0

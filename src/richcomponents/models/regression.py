@@ -229,15 +229,13 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         model = self._need_rca()
         fitted, rows = model.fitted_, model.used_rows(X).array()
         own = fitted.predict(rows, self.component)
+        total = self.predict_clean(own, None if self.shared_coef_ is None else fitted.predict(rows, "S2"))
         # not asked for, but y goes with S2, or differs between hidden classes, and a prediction must not leave that out
-        if self._through_shared is not None or self._along_classes is not None:
-            total = self.predict_clean(own)
-            if self._through_shared is not None:
-                total = total + fitted.through_shared(rows, self._through_shared, self.component)
-            if self._along_classes is not None:
-                total = total + fitted.beside_views(rows)[1] @ self._along_classes
-            return np.asarray(total)
-        return self.predict_clean(own, None if self.shared_coef_ is None else fitted.predict(rows, "S2"))
+        if self._through_shared is not None:
+            total = total + fitted.through_shared(rows, self._through_shared, self.component)
+        if self._along_classes is not None:
+            total = total + fitted.beside_views(rows)[1] @ self._along_classes
+        return total
 
     def predict_clean(self, S: object, shared: object = None) -> Array:
         """Predictions for samples of the component itself, (n, d); shared : samples of S2 (n, d), with shared=True."""

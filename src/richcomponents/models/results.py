@@ -127,9 +127,10 @@ def annotate(model: Any, data: Any, key: str = "rca", components: Any = None) ->
     table = data if None in parts else join_views(data, **how)
     samples = list(data.obs_names) if None in parts else list(table.index or data.obs_names)
     rows = data if None in parts else _frame(table.values, samples, table.views.feature_names)
+    home = {name: str(view) for view, names in _names(model).items() for name in names}
     for name in wanted:
         found, title = model.components_[name], title_of(name)
-        owner = data if None in parts else data.mod[_home(model.views_, found.feature_names[0])]
+        owner = data if None in parts else data.mod[home[str(found.feature_names[0])]]
         values = _frame(model.predict_component(rows, name), samples, found.feature_names)
         owner.obsm[f"{key}_{title}"] = values.reindex(list(owner.obs_names))
     shares = variances(model)
@@ -151,11 +152,6 @@ def _frame(values: Any, index: Any, columns: Any) -> Any:
 def title_of(component: Any) -> str:
     """What a component is called in a key: S1, or rna+protein."""
     return component if isinstance(component, str) else "+".join(map(str, component))
-
-
-def _home(views: Any, column: str) -> str:
-    """The view that a column is in."""
-    return next(str(view) for view in views if column in {views.feature_names[c] for c in views[view]})
 
 
 def variances(model: Any) -> dict[str, tuple[float, float]]:
