@@ -5,21 +5,18 @@ the estimators calls. The page "The paper, line by line" of the documentation sa
 from richcomponents.algebra import multilinear, unfold
 from richcomponents.components.sets import SetSystem
 from richcomponents.paper.complexity import SampleComplexity, cumulant_bound, set_complexity, two_view_complexity
-from richcomponents.paper.contrastive import component_cumulants, mixing_matrix, polarised_cumulants
-from richcomponents.paper.experiments import (
+from richcomponents.paper.contrastive import (
     Extraction,
-    chebyshev_gradient,
-    contrastive_ising,
-    contrastive_logistic,
-    contrastive_mixture,
-    contrastive_pca,
-    contrastive_regression,
+    component_cumulants,
     extract,
-    taylor_gradient,
+    mixing_matrix,
+    polarised_cumulants,
     true_samples,
 )
 from richcomponents.paper.general import compute_cumulant, find_linear
-from richcomponents.paper.gradient import gradient_error_bound
+from richcomponents.paper.gradient import chebyshev_gradient, contrastive_logistic, gradient_error_bound
+from richcomponents.paper.ising import contrastive_ising, taylor_gradient
+from richcomponents.paper.moments import contrastive_mixture, contrastive_pca, contrastive_regression
 
 __all__ = [
     "Extraction",

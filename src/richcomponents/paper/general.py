@@ -99,8 +99,7 @@ def evaluate(cumulants: Cumulants, terms: Sequence[Term], order: int) -> Array:
         rows = [np.flatnonzero(W.any(axis=1)) for W in slots]
         return multilinear(cumulants.tensor(*rows), *(W[used] for W, used in zip(slots, rows, strict=True)))
 
-    total: Array = np.sum([c * value(slots) for c, slots in expand(terms, order)], axis=0)
-    return total
+    return np.asarray(np.sum([c * value(slots) for c, slots in expand(terms, order)], axis=0))
 
 
 def find_linear(
@@ -202,10 +201,12 @@ def _unfolded(
     q: Subset,
     first: Subset,
 ) -> dict[str, Array]:
-    """{i: M_i}: the unfolded k(U_first, U_i) of one sample, supersets of Q subtracted."""
+    """{i: M_i}, unfold(k(U_first, U_i)) less what the supersets R of Q add to it, k(S_R)(A(w1, R)', ..., A(i, R)')."""
     terms = cumulant_terms(present, transforms, gauge, columns)
-    above = {r: terms[r] for r in present.supersets(q)}
-    return {i: unfold(_remainder(cumulants, columns, transforms, above, (*first, i))) for i in q}
+    above = [(loading(transforms, columns, gauge[r], r), terms[r]) for r in present.supersets(q)]
+    show = {view: np.eye(sum(map(len, columns.values())))[:, at] for view, at in columns.items()}
+    own = {i: Term(1.0, tuple(show[view] for view in first), show[i]) for i in q}
+    return {i: unfold(evaluate(cumulants, less(term, above), len(first) + 1)) for i, term in own.items()}
 
 
 def _beyond_noise(cumulants: Cumulants, columns: Columns, unfolded: Sequence[Array], slots: Subset) -> int:
@@ -228,21 +229,6 @@ def _white(cumulants: Cumulants, columns: Columns, unfolded: Array, slots: Subse
     maps = {view: whitening(cumulants.tensor(columns[view], columns[view]))[0].T for view in set(slots)}
     tensor = unfolded.reshape([len(columns[view]) for view in slots])
     return unfold(multilinear(tensor, *(maps[view] for view in slots)))
-
-
-def _remainder(
-    cumulants: Cumulants,
-    columns: Columns,
-    transforms: Transforms,
-    above: Mapping[Subset, tuple[Term, ...]],
-    slots: Subset,
-) -> Array:
-    """k(U_w1, ..., U_wr) with the supersets' components subtracted; shape (columns of w1, ...)."""
-    tensor = cumulants.tensor(*(columns[view] for view in slots))
-    for q, terms in above.items():
-        maps = tuple(transforms[view, q].T for view in slots)
-        tensor = tensor - evaluate(cumulants, [Term(1.0, maps, maps[-1], terms)], len(slots))
-    return tensor
 
 
 def cumulant_of_component(cumulants: Cumulants, columns: Columns, linear: Linear, subset: Subset, order: int) -> Array:
