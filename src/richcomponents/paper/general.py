@@ -1,10 +1,9 @@
 """Section 3.2 and Appendix B.2: any set system. FindLinear (Algorithms 1 and 2) and ComputeCumulant (Algorithm 3).
 
-Right for exact cumulants; on samples the powers of inverses of noisy transformations are what
-`method="efficient"` avoids. Read as follows, the text is correct: the minimum is over Q_j, sums over supersets are strict
-and leave out absent components, the distinguishing set has at least one element, and it may be padded
-with ANY view of Q_j to any order r >= L + 1. We pad with the gauge view, whose transformation is the
-identity and needs no inverse.
+Right for exact cumulants; on samples the powers of inverses of noisy transformations are what `method="efficient"` avoids.
+Read as follows, the text is correct: the minimum is over Q_j, sums over supersets are strict and leave out absent components,
+the distinguishing set has at least one element, and it may be padded with ANY view of Q_j to any order r >= L + 1. We pad with
+the gauge view, whose transformation is the identity and needs no inverse.
 """
 
 from __future__ import annotations
@@ -43,23 +42,21 @@ class Linear:
     blurred: tuple[Subset, ...] = ()
 
 
+def narrow_views(system: SetSystem, columns: Columns, gauge: Gauge) -> list[tuple[Subset, str]]:
+    """(Q, view) where the paper has no inverse: S_Q has as many coordinates as its gauge view, and this view fewer."""
+    pairs = [(q, view) for q in system.order for view in system.distinguishing(q)]
+    return [(q, view) for q, view in pairs if len(columns[view]) < len(columns[gauge[q]])]
+
+
 def require_dimensions(system: SetSystem, columns: Columns, gauge: Gauge) -> None:
-    """Refuse where the paper's argument has no inverse: S_Q has as many coordinates as its gauge view."""
-    for q in system.order:
-        home = len(columns[gauge[q]])
-        for view in system.distinguishing(q):
-            if len(columns[view]) < home:
-                smallest = min(q, key=lambda v: len(columns[v]))
-                raise DataError(
-                    f"the component of {q} is written in the {home} (independent) columns of view {gauge[q]!r}, but view "
-                    f"{view!r} has only {len(columns[view])} and cannot show all of it. Write it in the smallest view, "
-                    f"gauge={{{q!r}: {smallest!r}}}, or give {view!r} more columns"
-                )
-
-
-def dimensions_suffice(system: SetSystem, columns: Columns, gauge: Gauge) -> bool:
-    """Whether the paper's argument has all its inverses."""
-    return all(len(columns[view]) >= len(columns[gauge[q]]) for q in system for view in system.distinguishing(q))
+    """Refuse these, with the remedy."""
+    for q, view in narrow_views(system, columns, gauge):
+        smallest = min(q, key=lambda v: len(columns[v]))
+        raise DataError(
+            f"the component of {q} is written in the {len(columns[gauge[q]])} (independent) columns of view {gauge[q]!r}, but "
+            f"view {view!r} has only {len(columns[view])} and cannot show all of it. Write it in the smallest view, "
+            f"gauge={{{q!r}: {smallest!r}}}, or give {view!r} more columns"
+        )
 
 
 def loading(transforms: Transforms, columns: Columns, gauge: str, q: Subset) -> Array:

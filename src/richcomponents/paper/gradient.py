@@ -153,8 +153,6 @@ def sgd(
     over waits for the next pass. step_size : the step number t = 0, 1, ... -> eta_t. projection : maps theta back into a convex
     region after every step: with it nothing can diverge.
 
-    Examples
-    --------
     >>> x = np.random.default_rng(0).normal(3.0, size=(2000, 1))
     >>> path = sgd(lambda theta, rows: theta - x[rows].mean(axis=0), np.zeros(1), 2000, step_size=lambda t: 0.1)
     >>> bool(abs(path.theta[0] - x.mean()) < 0.02), path.trajectory.shape
