@@ -153,7 +153,7 @@ def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
                 f"--positive {positive} is compared with {other!r}: leave out --reference, or name that class"
             )
         reference = other
-    return pyarrow.table({name: as_arrow(y, chosen.order)}), reference
+    return pyarrow.table({name: as_arrow(y)}), reference
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:

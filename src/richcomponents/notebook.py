@@ -8,12 +8,11 @@ escaped on the way.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
-from richcomponents.text import in_line, lined_up, number, p_text, plain
+from richcomponents.text import cell, in_line, lined_up, plain
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,7 +29,7 @@ _COLOURS = {"good": "#0f9d76", "fair": "#e08e0b", "poor": "#d1493f"}
 
 @cache
 def templates() -> Environment:
-    """All HTML of the library. Whatever is put into it is escaped, and characters that nobody would see are shown."""
+    """All HTML of the library. Whatever is put into it is escaped; who renders it shows characters that nobody would see."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     strict: dict[str, Any] = {
@@ -38,37 +37,16 @@ def templates() -> Environment:
         "undefined": StrictUndefined,
         "trim_blocks": True,
         "lstrip_blocks": True,
+        "keep_trailing_newline": True,
     }
-    made = Environment(loader=PackageLoader("richcomponents"), finalize=_shown_as_is, **strict)
+    made = Environment(loader=PackageLoader("richcomponents"), **strict)
     made.filters |= {"in_line": in_line, "cell": cell}
     return made
-
-
-def _shown_as_is(value: Any) -> Any:
-    return plain(value) if type(value) is str else value
 
 
 def _piece(name: str, *given: Any) -> str:
     """A piece of HTML of templates/notebook.html."""
     return str(getattr(templates().get_template("notebook.html").module, name)(*given))
-
-
-def is_p(title: str) -> bool:
-    """Whether a column of this title holds p values, or others that are read like them."""
-    return title in ("p", "q") or title.startswith("p (")
-
-
-def cell(title: str, value: object) -> str:
-    """A value of the column `title`, as text; nothing where it is not known.
-
-    >>> cell("p", 0.0), cell("estimate", -1.23456), cell("name", "age"), cell("low", float("nan"))
-    ('< 1e-16', '-1.235', 'age', '')
-    """
-    if isinstance(value, float):
-        if math.isnan(value):
-            return ""
-        return p_text(value) if is_p(title) else number(value)
-    return str(value)
 
 
 def as_frame(rows: Sequence[Mapping[str, object]]) -> Any:
@@ -174,7 +152,8 @@ class Summary(str):
 
     def _repr_html_(self) -> str:
         colour = _COLOURS.get(TONES.get(self.verdict, ""), "#8a919c")
-        return _piece("summary", self.verdict, colour, self.says, list(map(shown, self.tables)), str(self))
+        tables = list(map(shown, self.tables))
+        return plain(_piece("summary", self.verdict, colour, self.says, tables, str(self)))
 
 
 def folded(title: str, inside: str) -> str:
@@ -185,10 +164,10 @@ def folded(title: str, inside: str) -> str:
 def shown(thing: Any) -> str:
     """Anything as HTML: its own, or its text."""
     own = getattr(thing, "_repr_html_", None)
-    return _piece("text", str(thing)) if own is None else own()
+    return plain(_piece("text", str(thing))) if own is None else own()
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
     """Texts as a table, the first `names` columns to the left; of a long or wide one the first rows and columns, and the whole
     behind a fold."""
-    return _piece("table", head, rows, names, (_ROWS, _COLUMNS, _FOLDED))
+    return plain(_piece("table", head, rows, names, (_ROWS, _COLUMNS, _FOLDED)))

@@ -21,11 +21,12 @@ def plain(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c == "\n" or _is_seen(c) else ascii(c)[1:-1] for c in text)
+    lines = text.split("\n")
+    return "\n".join(line if line.isprintable() else "".join(map(_visible, line)) for line in lines)
 
 
-def _is_seen(character: str) -> bool:
-    return character.isprintable() or category(character) == "Zs"
+def _visible(character: str) -> str:
+    return character if character.isprintable() or category(character) == "Zs" else ascii(character)[1:-1]
 
 
 def in_line(name: object, longest: int = _LONGEST) -> str:
@@ -86,6 +87,24 @@ def number(value: float) -> str:
         return "0"
     digits = min(3 - math.floor(math.log10(abs(value))), 4)
     return f"{round(value, digits):.{max(0, digits)}f}"
+
+
+def is_p(title: str) -> bool:
+    """Whether a column of this title holds p values, or others that are read like them."""
+    return title in ("p", "q") or title.startswith("p (")
+
+
+def cell(title: str, value: object) -> str:
+    """A value of the column `title`, as text; nothing where it is not known.
+
+    >>> cell("p", 0.0), cell("estimate", -1.23456), cell("name", "age"), cell("low", float("nan"))
+    ('< 1e-16', '-1.235', 'age', '')
+    """
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        return p_text(value) if is_p(title) else number(value)
+    return str(value)
 
 
 def lined_up(rows: Sequence[Sequence[str]], names: int = 1) -> list[str]:

@@ -21,9 +21,9 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import jackknife_variance
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
-from richcomponents.notebook import Table, Tabular, cell, html_table
+from richcomponents.notebook import Table, Tabular, html_table
 from richcomponents.storage import storable
-from richcomponents.text import in_line, lined_up, number, page
+from richcomponents.text import cell, in_line, lined_up, number, page
 
 _MOST = 100  # entries of a matrix that are printed
 

@@ -13,6 +13,16 @@ from richcomponents.algebra import Array
 
 Column = np.ndarray[Any, Any]  # (n,): float64, whole numbers beyond 2**53, or texts (None where there is none)
 
+
+class Ordered(Column):
+    """Labels (n,) of a category with an order; order : its labels as they were declared. Parts of them keep it."""
+
+    order: tuple[str, ...] | None = None
+
+    def __array_finalize__(self, whole: Any) -> None:
+        self.order = getattr(whole, "order", None)
+
+
 MISSING = ("", ".", "#n/a", "#na", "-nan", "<na>", "n/a", "na", "nan", "none", "null")  # in lower case, without blanks
 EXACT = 2**53  # whole numbers up to here are exact in floating point
 WHOLE = re.compile(rb"[+-]?[0-9]+")
@@ -91,13 +101,23 @@ def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column
         elif number and not (kind.is_integer() and _beyond(series.drop_nulls())):
             columns[name] = series.cast(nw.Float64).to_numpy().astype(np.float64)
         else:
-            columns[name] = as_labels(series.to_list())
+            columns[name] = in_declared_order(as_labels(series.to_list()), declared_order(series.to_native()))
     return columns
+
+
+def in_declared_order(labels: Column, order: tuple[str, ...] | None) -> Column:
+    """The same labels, with an order if there is one."""
+    out = labels if order is None else labels.view(Ordered)
+    if isinstance(out, Ordered):
+        out.order = order
+    return out
 
 
 def declared_order(values: Any) -> tuple[str, ...] | None:
     """The labels of a category with an order, as they were declared: an ordered category of pandas, an Enum of polars, an
     ordered dictionary of pyarrow (its pieces of rows may hold one each). None for what declares no order."""
+    if isinstance(values, Ordered):
+        return values.order
     kind: Any = getattr(values, "dtype", getattr(values, "type", None))
     if type(kind).__name__ == "Enum":
         return tuple(as_labels(kind.categories))
@@ -108,13 +128,6 @@ def declared_order(values: Any) -> tuple[str, ...] | None:
     pieces = getattr(values, "chunks", [values])
     found = {tuple(as_labels(piece.dictionary.to_pylist())) for piece in pieces}
     return found.pop() if len(found) == 1 else None
-
-
-def declared_orders(frame: Any) -> dict[str, tuple[str, ...]]:
-    """The same of the columns of a table of pandas, polars or pyarrow that are such categories, by name."""
-    columns = nw.from_native(frame, eager_only=True).iter_columns()
-    orders = {str(column.name): declared_order(column.to_native()) for column in columns}
-    return {name: order for name, order in orders.items() if order is not None}
 
 
 def first_text(values: Column) -> int | None:

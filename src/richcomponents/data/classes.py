@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.data.cells import Column, as_labels
+from richcomponents.data.cells import Column, as_labels, declared_order
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
 
@@ -160,11 +160,11 @@ class Levels:
         role: str,
         reference: object = None,
         *,
-        order: Sequence[str] | None = None,
         gaps: bool = False,
     ) -> Levels:
-        """role : what messages call the column; reference : the level that others are compared with; order : of the labels, as
-        a category declares it, else the natural one; gaps : rows may lack a label."""
+        """role : what messages call the column; reference : the level that others are compared with; gaps : rows may lack a
+        label. Labels are in the order that a category declares, else in the natural one."""
+        order = declared_order(values)
         texts, there = cls._texts(values, name, role, gaps)
         found, numbers = np.unique(texts[there], return_counts=True)
         counts = dict(zip(found.tolist(), numbers.tolist(), strict=True))

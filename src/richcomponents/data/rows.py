@@ -22,7 +22,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.cells import Column, first_text, remedy, written_otherwise
+from richcomponents.data.cells import Column, declared_order, first_text, remedy, written_otherwise
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, MatrixSource
 from richcomponents.data.sources.base import (
@@ -86,7 +86,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     if is_path(X):
         return Rows(open_path(X, id, **options))
     asked = {name: value for name, value in {"id": id, **options}.items() if value is not None}
-    several = not isinstance(X, (Rows, Source)) and are_tables(X)
+    several = not (isinstance(X, (Rows, Source)) or is_dask(X)) and are_tables(X)
     mapping = isinstance(X, Mapping) and not sparse.issparse(X)
     if (mapping or (several and (asked or not isinstance(X, (list, tuple))))) and asked.keys() <= {"id", "align"}:
         return Rows(TablesSource(X, **asked))
@@ -348,8 +348,7 @@ class Selection:
     """What a model is fitted to.
 
     X : a table of pyarrow, with the columns of the views and the covariates, texts last; views : {name: column names}, U first;
-    y : a column of it, or None; groups : (n,) or None; notes : sentences about what was taken and left out; order : of the
-    labels of y, where it declares one.
+    y : a column of it, or None; groups : (n,) or None; notes : sentences about what was taken and left out.
     """
 
     X: Any
@@ -358,14 +357,13 @@ class Selection:
     y: Column | None
     groups: Column | None
     notes: tuple[str, ...] = ()
-    order: Sequence[str] | None = None
 
 
-def as_arrow(values: Column, order: Sequence[str] | None) -> Any:
+def as_arrow(values: Column) -> Any:
     """Values as a column of pyarrow; labels that declare an order as a category that does."""
     import pyarrow
 
-    if order is None:
+    if (order := declared_order(values)) is None:
         return pyarrow.array(values if values.dtype.kind == "f" else values.tolist())
     codes = [None if label is None else order.index(label) for label in values]
     return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, pyarrow.int32()), list(order), ordered=True)
@@ -430,18 +428,16 @@ def select(
     whole = {owner[name]: x for name, x in table.items() if missing != "available" or name in texts}
     whole |= {what: x for what, x in ((f"{role} {target!r}", y), (f"the groups {groups!r}", labels)) if x is not None}
     keep, left_out = _complete_rows(rows, whole, len(next(iter(table.values()))), drop=missing != "error")
-    orders = rows.source.orders([*texts, *([] if target is None else [target])])
     in_order = [name for name in owner if name not in texts] + texts
     import pyarrow
 
     return Selection(
-        pyarrow.table({name: as_arrow(table[name][keep], orders.get(name)) for name in in_order}),
+        pyarrow.table({name: as_arrow(table[name][keep]) for name in in_order}),
         chosen,
         tuple(covariates),
         None if y is None else y[keep],
         None if labels is None else labels[keep],
         (*rows.source.notes, *notes, *left_out),
-        orders.get(target or ""),
     )
 
 

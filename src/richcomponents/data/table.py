@@ -201,7 +201,7 @@ def as_frame(X: object) -> Any:
         twice = repeated(map(str, getattr(X, "columns", ())))
         if twice is None:
             raise DataError(f"the table cannot be read: {error}. Column names must be unique") from error
-        raise DataError(f"column name {twice!r} appears twice, and names must be unique: rename it") from error
+        raise DataError(f"column name {twice!r} appears twice, and names must be unique: rename the columns") from error
     return frame
 
 

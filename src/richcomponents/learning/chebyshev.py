@@ -18,7 +18,6 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
 from richcomponents.components import Component
 from richcomponents.errors import SpecificationWarning, warn_user
-from richcomponents.learning.solvers import proximal_steps
 
 INTERVAL = 1.85
 """Polynomials approximate the sigmoid on [-INTERVAL, INTERVAL], where degree three gives the paper's, rounded."""
@@ -115,11 +114,17 @@ class LogisticLikelihood:
     def fit(self) -> tuple[Array, bool]:
         """The parameters (a, q) of largest likelihood, by deterministic steps, and whether they are those of the bound: the
         likelihood of the paper's polynomial has no maximum, so they are confined, which is warned of where it binds."""
-        step = 2.0  # the lemma's 1 / (2 H), H = 1/4
-        start = np.zeros(len(self.with_y))
-        found = proximal_steps(
-            lambda at: -self.gradient(at), start, step, lambda at, _: self.confine(at), constant=True
-        ).theta
+        found, step = np.zeros(len(self.with_y)), 2.0  # the lemma's 1 / (2 H), H = 1/4
+        slope = first = self.gradient(found)
+        for _ in range(2000):
+            nearer = self.confine(found + step * slope)
+            steeper = self.gradient(nearer)
+            if not np.linalg.norm(steeper) <= 1.5 * np.linalg.norm(slope):  # or no number: too long a step
+                step /= 2
+                continue
+            moved, found, slope = float(np.linalg.norm(nearer - found)), nearer, steeper
+            if moved <= 1e-6 * step * np.linalg.norm(first):
+                break
         larger = found * (1 + 1e-6)
         bound = not np.array_equal(self.confine(larger), larger)
         if bound:

@@ -17,7 +17,6 @@ import numpy as np
 
 from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import RANK_TOLERANCE, whitening
-from richcomponents.data.cells import declared_order
 from richcomponents.data.classes import Levels
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.memory import TablesSource
@@ -313,11 +312,10 @@ class _Desk:
                 places[name] = c
         named = [name for name in places if isinstance(name, str)]
         texts = self.rows.source.texts(named) if named else {}
-        orders = self.rows.source.orders(list(texts)) if texts else {}
         out: list[int] = []
         for name, number in places.items():
             if name in texts:
-                levels = Levels.of(texts[name], name, "the covariate", order=orders.get(name), gaps=gaps)
+                levels = Levels.of(texts[name], name, "the covariate", gaps=gaps)
                 out += self.add(Added(name, levels), "the covariate", gaps=gaps)
             else:
                 out += self.add(Added(name), "the covariate") if number is None else [number]
@@ -396,14 +394,6 @@ def names_columns(X: Rows | Moments, y: object) -> list[Any]:
     if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) and {*y} <= {*(there or ())}:
         return list(y)
     return []
-
-
-def order_in(X: object, y: Any) -> tuple[str, ...] | None:
-    """The order that the labels of an outcome declare, values or a column of the table; None where they do not."""
-    if not is_column(y):
-        return declared_order(y)
-    rows, name = _outcome_column(X, y)
-    return rows.source.orders([name]).get(name)
 
 
 def labels_in(X: object, y: Any, role: str = "the outcome") -> Any:

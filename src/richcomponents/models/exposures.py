@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -10,7 +9,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.data.cells import declared_order
+from richcomponents.data.cells import declared_order, in_declared_order
 from richcomponents.data.classes import Levels
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import DaskSource
@@ -150,37 +149,40 @@ def _among(rows: Rows, wanted: list[Any], reference: object) -> list[Any]:
         own[name] = name if found is None and place(name, rows) is not None else str(found)
     far = isinstance(rows.source, DaskSource)  # only what is no number is brought here
     held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values())) if own else {}
-    orders = rows.source.orders([name for name in own.values() if name in held]) if own else {}
     out = list[Any]()
     for name in wanted:
         found = own.get(name) if isinstance(name, str) else None
-        one = _code(name, held[found], orders.get(found), reference, found) if found in held else None
+        one = _code(name, held[found], reference, found) if found in held else None
         out.append(name if one is None or (one.added.levels is None and found in (rows.names or ())) else one)
     return out
 
 
-def _columns_of(y: object) -> list[tuple[str, Any, Sequence[str] | None]]:
-    """The columns of exposures in memory: name, values, and the order that a category declares."""
+def _columns_of(y: object) -> list[tuple[str, Any]]:
+    """The columns of exposures in memory: name and values."""
     names = column_names(y)
     if names is not None or hasattr(y, "__dataframe__"):
         frame = nw.from_native(cast(Any, y), eager_only=True, allow_series=True)
         parts = [frame.rename(frame.name or "y")] if isinstance(frame, nw.Series) else list(frame.iter_columns())
-        return [(str(x.name), np.array(x.to_list(), dtype=object), declared_order(x.to_native())) for x in parts]
+        entries = [np.array(x.to_list(), dtype=object) for x in parts]
+        return [
+            (str(x.name), in_declared_order(v, declared_order(x.to_native())))
+            for x, v in zip(parts, entries, strict=True)
+        ]
     values = np.asarray(y) if not hasattr(y, "toarray") else as_matrix(y)
     if values.ndim == 1:
-        return [("y", values, declared_order(y))]
+        return [("y", in_declared_order(values, declared_order(y)))]
     if values.ndim != 2 or not values.shape[1]:
         raise DataError(f"exposures are one column, or a table of several; y has shape {values.shape}")
-    return [(f"y{i}" if values.shape[1] > 1 else "y", column, None) for i, column in enumerate(values.T)]
+    return [(f"y{i}" if values.shape[1] > 1 else "y", column) for i, column in enumerate(values.T)]
 
 
-def _code(name: str, values: Any, order: Sequence[str] | None, reference: object, of: str | None = None) -> _Coded:
-    """Numbers (and truth values) as they are, texts as levels; order : of these, where it is declared; of : the column."""
-    plain = np.asarray(values)
+def _code(name: str, values: Any, reference: object, of: str | None = None) -> _Coded:
+    """Numbers (and truth values) as they are, texts as levels; of : the column."""
+    plain = np.asanyarray(values)
     if plain.dtype.kind == "O" and all(isinstance(v, (int, float, np.number, np.bool_)) or v is None for v in plain):
         plain = np.array([np.nan if v is None else float(v) for v in plain])
     if plain.dtype.kind not in "biuf":
-        found = Levels.of(plain, name, "the exposure", reference, order=order)
+        found = Levels.of(plain, name, "the exposure", reference)
         _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
         more = f"; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else ""
         return _Coded(name, found.coded(plain, "the exposure"), Added(of or name, found), f"{found}{more}")

@@ -44,7 +44,6 @@ from richcomponents.moments.kernel import (
     block_numbers,
     check_state,
     default_executor,
-    homogeneous_sums,
     over_rows,
 )
 from richcomponents.progress import metered
@@ -258,12 +257,7 @@ class LeafSums:
                 space = self._spaces.get_nowait()
             except Empty:
                 space = Workspace(layout.n_columns + 1, layout.order, self._executor)
-            p = layout.n_columns
-            for b, k, rows in some:
-                weight = np.ascontiguousarray(rows[:, p]) if self._weighted else None
-                vector = homogeneous_sums(rows[:, :p], self._shift, space, weight)
-                with self._lock:
-                    sums.add((b, 0, k), vector)
+            sums.add_leaves(some, self._shift, space, self._lock)
             self._spaces.put(space)
 
         if leaves:

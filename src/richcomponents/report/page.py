@@ -20,10 +20,10 @@ from richcomponents.outputs import check_outputs, write_text
 from richcomponents.plots import MOST
 from richcomponents.report import pictures
 from richcomponents.report.findings import Findings, Mixing, Provenance
+from richcomponents.text import plain
 
 SHOWN = 25
 """Rows of a table that are seen at first."""
-
 
 _FIRST_READ = (
     "name", "estimate", "low", "high", "p", "q", "adjusted", "naive", "truth", "standard error", "identified low",
@@ -87,11 +87,11 @@ def render(found: Findings, title: str = "Rich component analysis") -> str:
         "default-src 'none'; style-src {}; style-src-attr 'unsafe-inline'; script-src {}; img-src data:; base-uri 'none'; "
         "form-action 'none'"
     )
-    return env.get_template("page.html").render(
+    return plain(env.get_template("page.html").render(
         found=found, title=title, style=style, script=script, policy=Markup(rules.format(*hashes)), tones=TONES, most=MOST,
         shown=SHOWN, versions=Provenance.versions(), contents=[], figures=[], pictures=pictures, entries=entries,
         clearest=clearest, table=lambda *given: Markup(html_table(*given)),
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def write_report(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.cells import Column, as_labels, declared_orders, frame_columns
+from richcomponents.data.cells import Column, as_labels, declared_order, frame_columns, in_declared_order
 from richcomponents.data.table import as_frame, as_matrix, column_names, listed, repeated, same_columns
 from richcomponents.errors import DataError
 
@@ -139,10 +139,6 @@ class Source(ABC):
         """The first of these columns that is known to hold no numbers before it is read, and what it holds."""
         return None
 
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Those of these columns that are categories with an order of their own, and their labels in it."""
-        return {}
-
     def including(self, groups: Sequence[str]) -> Source:
         """The same source, with the columns of these groups behind its own."""
         return self
@@ -230,10 +226,6 @@ class Annotated(Source):
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return Source.texts(self, [name for name in names if name in self.annotations])
 
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        said = [name for name in names if name in self.annotations]
-        return declared_orders(self._annotated(said)) if said else {}
-
 
 class FileSource(Source):
     """A table in one file, or in one folder."""
@@ -298,14 +290,8 @@ class _Through(Source):
     source: Source
 
     def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
-        return self.source.not_numbers(self._own(names))
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return self.source.orders(self._own(names))
-
-    def _own(self, names: Sequence[str]) -> list[str]:
         there = set(self.source.all_names)
-        return [name for name in names if name in there]
+        return self.source.not_numbers([name for name in names if name in there])
 
 
 class WithColumns(_Through):
@@ -415,16 +401,18 @@ class JoinedSource(Source):
         for part in self.parts:
             yield from part.blocks(columns)
 
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        first, *others = [part.orders(names) for part in self.parts]
-        return {name: order for name, order in first.items() if all(other.get(name) == order for other in others)}
-
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         read = [part.read(names, written) for part in self.parts]
         mixed = {name for name in names if len({part[name].dtype.kind for part in read}) > 1}
         if mixed:  # numbers here, texts there: texts, as they are written
             return self.read(names, {*written, *mixed})
-        return {name: np.concatenate([part[name] for part in read]) for name in names}
+        return {name: _joined([part[name] for part in read]) for name in names}
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    """Columns one below the other, with the order that all of them declare."""
+    orders = {declared_order(part) for part in parts}
+    return in_declared_order(np.concatenate(parts), orders.pop() if len(orders) == 1 else None)
 
 
 def _brief(source: Source) -> str:
@@ -532,11 +520,6 @@ class DaskSource(Source):
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         kinds = {} if self._frame is None else {str(name): kind for name, kind in self._frame.dtypes.items()}
         return super().texts([name for name in names if getattr(kinds.get(name), "kind", "f") not in "biuf"])
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        kinds = [] if self._frame is None else self._frame.dtypes.items()
-        said = [name for name, kind in kinds if str(name) in names and getattr(kind, "ordered", False)]
-        return declared_orders(self._frame[said].compute()) if self._frame is not None and said else {}
 
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         rows = self.collection(columns)

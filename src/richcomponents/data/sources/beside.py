@@ -76,14 +76,6 @@ class SideBySide(Source):
             raise self._changed()
         return {name: columns[name] for name in names}
 
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
-        for part, source in self._parts.items():
-            own = {name: inner for name in names for owner, inner in [self._places[name]] if owner == part}
-            theirs = source.orders(list(own.values()))
-            found |= {name: theirs[inner] for name, inner in own.items() if inner in theirs}
-        return found
-
     def blocks(self, columns: IntArray | None) -> Iterator[object]:
         wanted = [self._places[name] for name in self.chosen_names(columns)]
         parts = []

@@ -13,7 +13,7 @@ import narwhals.stable.v1 as nw
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.align import counts_rows, join_views
-from richcomponents.data.cells import Column, declared_orders, frame_columns
+from richcomponents.data.cells import Column, frame_columns
 from richcomponents.data.sources.base import Annotated, ArraySource, Source
 from richcomponents.data.table import as_frame, as_matrix, column_names, not_numeric, sample_index
 
@@ -51,9 +51,6 @@ class FrameSource(Source):
         kinds = dict(zip(self.names or (), self._frame.schema.values(), strict=True))
         name = next((name for name in names if not _is_number(kinds[name])), None)
         return None if name is None else (name, not_numeric(self._frame[:, int(self.places([name])[0])]))
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return declared_orders(self._frame[:, self.places(names).tolist()].to_native()) if names else {}
 
 
 def _is_number(kind: Any) -> bool:

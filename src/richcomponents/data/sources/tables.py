@@ -31,7 +31,6 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.data.cells import (
     WHOLE,
     Column,
-    declared_orders,
     first_word,
     frame_columns,
     is_missing,
@@ -73,7 +72,7 @@ class DelimitedSource(FileSource):
                 "on the command line), or put column names there"
             )
         self._header, self.width = header is not False, len(first)
-        self._skipped = self._line - 1 + (1 + text.count(b"\n") if self._header else 0)  # lines above the first row
+        self._skipped = self._line - 1 + (len(text.splitlines()) if self._header else 0)  # as pyarrow counts lines
         if self._header:
             self.names = tuple(first)
             self.check_names()
@@ -184,7 +183,7 @@ class DelimitedSource(FileSource):
                 what = "empty; in a table of one column that may be a missing value: write NA, or remove it"
                 raise self._damaged(line, what)
             longest, count = max(longest, len(text)), count + bool(text)
-            if b'"' in text and line > self._skipped:
+            if b'"' in text and (line > self._line or not self._header):
                 rest = cell.sub(lambda found: b"\n" * found[0].count(b"\n"), text)
                 if b'"' in rest:
                     what = 'a quote inside a cell (5" for 5 in?): put the cell in quotes and write its own quotes twice'
@@ -288,10 +287,6 @@ class ParquetSource(FileSource):
             yield _matrix(batch, names)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        return frame_columns(self._whole(names), written)
-
-    def _whole(self, names: Sequence[str]) -> Any:
-        """A table of pyarrow with these columns."""
         import pyarrow
 
         batches = list(self._batches(names))
@@ -301,14 +296,10 @@ class ParquetSource(FileSource):
             raise DataError(
                 f"{self.title} has other rows than it says ({self.n_rows}): it is damaged, or was written to"
             )
-        return table
+        return frame_columns(table, written)
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return super().texts([name for name in names if not self._numeric(name)])
-
-    def orders(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        said = [name for name in names if getattr(self._kinds.get(name), "ordered", False)]
-        return declared_orders(self._whole(said)) if said else {}
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
