@@ -23,7 +23,7 @@ import numpy as np
 
 from richcomponents import ComponentLogisticRegression, ContrastiveRCA, baselines
 from richcomponents.datasets import make_contrastive
-from richcomponents.paper.gradient import LogisticLikelihood
+from richcomponents.learning.chebyshev import LogisticLikelihood
 from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main, medians
 

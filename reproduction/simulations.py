@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from reproduction.descents import exact_ising, exact_logistic, polynomial_logistic, taylor_ising
+from reproduction.descents import exact_ising, exact_logistic
 from reproduction.settings import Array, Panel, Settings
 from richcomponents import (
     Component,
@@ -36,8 +36,7 @@ from richcomponents.paper import (
     mixing_matrix,
     true_samples,
 )
-from richcomponents.paper.gradient import LogisticLikelihood
-from richcomponents.paper.steps import SGDResult
+from richcomponents.paper.gradient import SGDResult
 from rows import Job, Row, settings_of
 
 
@@ -47,15 +46,15 @@ class Task:
 
     learner : makes a learner of S1, given rca=; parameters : fitted learner -> what was learned; error : what was learned ->
     mean squared error; by_paper : the paper's own learner on what it extracts, to what was learned or the path there (options
-    of the path: batch_size, n_steps); descend : the paths (steps + 1, p) of its stochastic gradients from elsewhere, of a
-    learner that has some: exact ones on true samples (rca = None), or those of its polynomial from a fitted RCA.
+    of the path: batch_size, n_steps); exact : where the paper's learner takes stochastic gradients, the path (steps + 1, p) of
+    exact ones on true samples.
     """
 
     learner: Callable[..., Any]
     parameters: Callable[[Any], Array]
     error: Callable[[Array], float]
     by_paper: Callable[..., Array | SGDResult]
-    descend: Callable[..., Array] | None = None
+    exact: Callable[..., Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,40 +135,14 @@ def descend(method: str, problem: Problem, steps: Array, *, batch_size: int) -> 
     if method == "default":
         return [error_of("rca", problem)] * len(steps)
     options = {"batch_size": batch_size, "n_steps": int(steps[-1])}
-    if method.startswith("paper"):
+    if method == "true":
+        assert problem.task.exact is not None
+        thetas = problem.task.exact(problem.S1, **options)
+    else:
         path = problem.task.by_paper(extracted(method, problem), **options)
         assert isinstance(path, SGDResult)
         thetas = path.trajectory
-    else:
-        assert problem.task.descend is not None
-        thetas = problem.task.descend(_fitted_rca(method, problem), problem, **options)
     return [problem.task.error(thetas[step]) for step in steps]
-
-
-def _fitted_rca(method: str, problem: Problem) -> ContrastiveRCA | None:
-    if method not in ("true", "rca", "known"):
-        raise ValueError(f"no method {method!r} for gradient steps")
-    A = problem.A if method == "known" else None
-    return None if method == "true" else ContrastiveRCA(views=problem.S1.shape[1], A=A).fit(problem.X)
-
-
-def _logistic_steps(rca: ContrastiveRCA | None, problem: Problem, **options: Any) -> Array:
-    assert problem.y is not None
-    y, alpha = problem.y.astype(float), ComponentLogisticRegression().alpha
-    if rca is None:
-        path, frame = exact_logistic(problem.S1 - problem.S1.mean(axis=0), y, alpha, **options)
-        return frame.coefficients(path.trajectory)[1]
-    part, residual = rca.component_on_rows(problem.X), rca.residual(problem.X)
-    likelihood = LogisticLikelihood.of(part, np.zeros(len(part.mean)), 0.0, alpha=alpha, fit_intercept=False)
-    return likelihood.coefficients(polynomial_logistic(likelihood, residual, y, **options).trajectory)[1]
-
-
-def _ising_steps(edges: Any, rca: ContrastiveRCA | None, problem: Problem, **options: int) -> Array:
-    ridge = ComponentIsing().alpha / len(problem.X)
-    if rca is None:
-        return exact_ising(problem.S1, edges, ridge, **options).trajectory
-    rows = rca.predict_component(problem.X, "S1")
-    return taylor_ising(rows, rca.components_["S1"], edges, ridge, **options).trajectory
 
 
 # ---- what is learned in each setting, and its error
@@ -190,12 +163,9 @@ def _task(kind: str, data: Any) -> Task:
             return Task(ComponentRegression, attrgetter("coef_"), partial(_mse, data.beta), by_paper)
         case "logistic":
             steps = partial(contrastive_logistic, y=data.y)
+            exact = partial(exact_logistic, y=data.y.astype(float), alpha=ComponentLogisticRegression().alpha)
             return Task(
-                ComponentLogisticRegression,
-                lambda model: model.coef_[0],
-                partial(_mse, data.beta),
-                steps,
-                _logistic_steps,
+                ComponentLogisticRegression, lambda model: model.coef_[0], partial(_mse, data.beta), steps, exact
             )
         case "mixture":
             k = len(data.centres)
@@ -205,8 +175,8 @@ def _task(kind: str, data: Any) -> Task:
         case "ising":
             learner = partial(ComponentIsing, data.edges)
             couplings = partial(contrastive_ising, edges=data.edges)
-            by_steps = partial(_ising_steps, data.edges)
-            return Task(learner, attrgetter("coef_"), partial(_mse, data.couplings), couplings, by_steps)
+            exact = partial(exact_ising, edges=data.edges, ridge=ComponentIsing().alpha / len(data.S1))
+            return Task(learner, attrgetter("coef_"), partial(_mse, data.couplings), couplings, exact)
     raise ValueError(f"no learner for S1 = {kind!r}")
 
 

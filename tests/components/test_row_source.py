@@ -9,8 +9,8 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.components import Component, CumulantSource, RowSource, Term
+from richcomponents.learning.chebyshev import LogisticLikelihood
 from richcomponents.moments import Moments
-from richcomponents.paper.gradient import LogisticLikelihood
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 

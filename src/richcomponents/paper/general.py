@@ -1,10 +1,9 @@
 """Section 3.2 and Appendix B.2: any set system. FindLinear (Algorithms 1 and 2) and ComputeCumulant (Algorithm 3).
 
-Right for exact cumulants; on samples the powers of inverses of noisy transformations are what
-`method="efficient"` avoids. Read as follows, the text is correct: the minimum is over Q_j, sums over supersets are strict
-and leave out absent components, the distinguishing set has at least one element, and it may be padded
-with ANY view of Q_j to any order r >= L + 1. We pad with the gauge view, whose transformation is the
-identity and needs no inverse.
+Right for exact cumulants; on samples the powers of inverses of noisy transformations are what `method="efficient"` avoids.
+Read as follows, the text is correct: the minimum is over Q_j, sums over supersets are strict and leave out absent components,
+the distinguishing set has at least one element, and it may be padded with ANY view of Q_j to any order r >= L + 1. We pad with
+the gauge view, whose transformation is the identity and needs no inverse.
 """
 
 from __future__ import annotations
@@ -43,23 +42,21 @@ class Linear:
     blurred: tuple[Subset, ...] = ()
 
 
+def narrow_views(system: SetSystem, columns: Columns, gauge: Gauge) -> list[tuple[Subset, str]]:
+    """(Q, view) where the paper has no inverse: S_Q has as many coordinates as its gauge view, and this view fewer."""
+    pairs = [(q, view) for q in system.order for view in system.distinguishing(q)]
+    return [(q, view) for q, view in pairs if len(columns[view]) < len(columns[gauge[q]])]
+
+
 def require_dimensions(system: SetSystem, columns: Columns, gauge: Gauge) -> None:
-    """Refuse where the paper's argument has no inverse: S_Q has as many coordinates as its gauge view."""
-    for q in system.order:
-        home = len(columns[gauge[q]])
-        for view in system.distinguishing(q):
-            if len(columns[view]) < home:
-                smallest = min(q, key=lambda v: len(columns[v]))
-                raise DataError(
-                    f"the component of {q} is written in the {home} (independent) columns of view {gauge[q]!r}, but view "
-                    f"{view!r} has only {len(columns[view])} and cannot show all of it. Write it in the smallest view, "
-                    f"gauge={{{q!r}: {smallest!r}}}, or give {view!r} more columns"
-                )
-
-
-def dimensions_suffice(system: SetSystem, columns: Columns, gauge: Gauge) -> bool:
-    """Whether the paper's argument has all its inverses."""
-    return all(len(columns[view]) >= len(columns[gauge[q]]) for q in system for view in system.distinguishing(q))
+    """Refuse these, with the remedy."""
+    for q, view in narrow_views(system, columns, gauge):
+        smallest = min(q, key=lambda v: len(columns[v]))
+        raise DataError(
+            f"the component of {q} is written in the {len(columns[gauge[q]])} (independent) columns of view {gauge[q]!r}, but "
+            f"view {view!r} has only {len(columns[view])} and cannot show all of it. Write it in the smallest view, "
+            f"gauge={{{q!r}: {smallest!r}}}, or give {view!r} more columns"
+        )
 
 
 def loading(transforms: Transforms, columns: Columns, gauge: str, q: Subset) -> Array:
@@ -99,8 +96,7 @@ def evaluate(cumulants: Cumulants, terms: Sequence[Term], order: int) -> Array:
         rows = [np.flatnonzero(W.any(axis=1)) for W in slots]
         return multilinear(cumulants.tensor(*rows), *(W[used] for W, used in zip(slots, rows, strict=True)))
 
-    total: Array = np.sum([c * value(slots) for c, slots in expand(terms, order)], axis=0)
-    return total
+    return np.asarray(np.sum([c * value(slots) for c, slots in expand(terms, order)], axis=0))
 
 
 def find_linear(
@@ -202,10 +198,12 @@ def _unfolded(
     q: Subset,
     first: Subset,
 ) -> dict[str, Array]:
-    """{i: M_i}: the unfolded k(U_first, U_i) of one sample, supersets of Q subtracted."""
+    """{i: M_i}, unfold(k(U_first, U_i)) less what the supersets R of Q add to it, k(S_R)(A(w1, R)', ..., A(i, R)')."""
     terms = cumulant_terms(present, transforms, gauge, columns)
-    above = {r: terms[r] for r in present.supersets(q)}
-    return {i: unfold(_remainder(cumulants, columns, transforms, above, (*first, i))) for i in q}
+    above = [(loading(transforms, columns, gauge[r], r), terms[r]) for r in present.supersets(q)]
+    show = {view: np.eye(sum(map(len, columns.values())))[:, at] for view, at in columns.items()}
+    own = {i: Term(1.0, tuple(show[view] for view in first), show[i]) for i in q}
+    return {i: unfold(evaluate(cumulants, less(term, above), len(first) + 1)) for i, term in own.items()}
 
 
 def _beyond_noise(cumulants: Cumulants, columns: Columns, unfolded: Sequence[Array], slots: Subset) -> int:
@@ -228,21 +226,6 @@ def _white(cumulants: Cumulants, columns: Columns, unfolded: Array, slots: Subse
     maps = {view: whitening(cumulants.tensor(columns[view], columns[view]))[0].T for view in set(slots)}
     tensor = unfolded.reshape([len(columns[view]) for view in slots])
     return unfold(multilinear(tensor, *(maps[view] for view in slots)))
-
-
-def _remainder(
-    cumulants: Cumulants,
-    columns: Columns,
-    transforms: Transforms,
-    above: Mapping[Subset, tuple[Term, ...]],
-    slots: Subset,
-) -> Array:
-    """k(U_w1, ..., U_wr) with the supersets' components subtracted; shape (columns of w1, ...)."""
-    tensor = cumulants.tensor(*(columns[view] for view in slots))
-    for q, terms in above.items():
-        maps = tuple(transforms[view, q].T for view in slots)
-        tensor = tensor - evaluate(cumulants, [Term(1.0, maps, maps[-1], terms)], len(slots))
-    return tensor
 
 
 def cumulant_of_component(cumulants: Cumulants, columns: Columns, linear: Linear, subset: Subset, order: int) -> Array:

@@ -1,39 +1,30 @@
-"""Section 4.2: the gradient of a log-likelihood, approximated by polynomials in S1; logistic regression as the example.
+"""Section 4.2: stochastic steps along the gradient of a log-likelihood that is a polynomial in S1; logistic regression.
 
-The meta-algorithm itself, for any likelihood, is :mod:`richcomponents.learning.likelihood`. Here the sigmoid is replaced by a
-polynomial, so that beside moments of the component only Cov(s, y) and E[y] are needed; the log-likelihood is climbed by
-deterministic steps of 1 / (2 H) (Lemma 4.1). The stochastic gradients of Section 5 are in :mod:`.experiments`.
+On true samples the gradient over a mini-batch of rows may be exact; of a hidden component it is a polynomial, whose cumulants
+are those of the batch. The meta-algorithm for any likelihood is :mod:`richcomponents.learning.likelihood`.
+
+What the paper leaves open: the sizes and the number of steps (decreasing, averaged over the second half), and where they may
+lead. The cubic likelihood has no maximum: steps stay where the standard deviation of theta'U is at most 1.85, the end of the
+interval on which the cubic is the sigmoid, and where that holds them back it is warned of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from numpy.polynomial import Chebyshev, Polynomial
-from scipy.special import expit
 
-from richcomponents.algebra import Array
-from richcomponents.algebra.arrays import whitening
-from richcomponents.components import Component
+from richcomponents.algebra import Array, IntArray
 from richcomponents.errors import SpecificationWarning, warn_user
-from richcomponents.paper.steps import ball
+from richcomponents.learning.chebyshev import INTERVAL
+from richcomponents.paper.contrastive import Extraction
 
 CHEBYSHEV = (0.5, 0.245, 0.0, -0.014)
 """The paper's approximation of the sigmoid by Chebyshev polynomials of degree three: 0.5 + 0.245 z - 0.014 z^3."""
 
-INTERVAL = 1.85
-"""Polynomials approximate the sigmoid on [-INTERVAL, INTERVAL], where degree three gives CHEBYSHEV, rounded."""
-
-MAX_VARIANCE = 1.5
-"""The cubic's likelihood is unbounded: theta'Cov theta stays below this, and for higher degrees below `largest_variance`."""
-
-BOUND = (
-    "the likelihood of the polynomial in place of the sigmoid has no maximum within its range: the coefficients are those of "
-    "the bound on the variance of coef'S, and too small. Use a higher degree, a larger alpha, or approximation='auto'"
-)
-"""What is warned of where steps end at the bound."""
+N_STEPS = 300
+"""Of the stochastic gradients: a thousand lead to the same errors."""
 
 
 def gradient_error_bound(epsilon: float, mu: float) -> float:
@@ -46,104 +37,144 @@ def gradient_error_bound(epsilon: float, mu: float) -> float:
     return 8 * epsilon**2 / mu**2 if mu > 0 else np.inf
 
 
-@lru_cache(maxsize=8)
-def sigmoid_series(degree: int) -> Polynomial:
-    """The Chebyshev series of the sigmoid on [-INTERVAL, INTERVAL], up to this degree, as a polynomial.
+def contrastive_logistic(
+    s1: Extraction, y: Array, *, batch_size: int = 100, n_steps: int = N_STEPS, random_state: int = 0
+) -> SGDResult:
+    """Contrastive logistic regression (Section 4.2): theta (d,) by stochastic steps along :func:`chebyshev_gradient`.
 
-    >>> (sigmoid_series(3).coef.round(3) + 0.0).tolist()
-    [0.5, 0.245, 0.0, -0.014]
+    y : (n,) of 0 and 1. As there, no intercept, and E[X] = 0.
+
+    Examples
+    --------
+    >>> from richcomponents import paper
+    >>> rng = np.random.default_rng(0)
+    >>> S1 = rng.uniform(-1, 1, size=(4000, 1))
+    >>> y = (S1[:, 0] > rng.logistic(size=4000)).astype(float)
+    >>> bool(abs(paper.contrastive_logistic(paper.true_samples(S1), y).theta[0] - 1) < 0.3)
+    True
     """
-    series = Chebyshev.interpolate(expit, 64, domain=[-INTERVAL, INTERVAL])
-    return series.truncate(degree + 1).convert(kind=Polynomial, domain=[-1, 1], window=[-1, 1])
+    (n, d), covariance = s1.U.shape, s1.U.T @ s1.U / len(y)
+    path = sgd(
+        lambda theta, rows: -chebyshev_gradient(s1.take(rows), y[rows], theta),
+        np.zeros(d),
+        n,
+        batch_size=batch_size,
+        n_steps=n_steps,
+        step_size=robbins_monro(0.0, float(np.linalg.norm(covariance, 2)) / 4, excess=d / min(batch_size, n)),
+        projection=lambda theta: theta * min(1.0, INTERVAL / max(float(theta @ covariance @ theta) ** 0.5, 1e-300)),
+        random_state=random_state,
+    )
+    if path.confined > 0.5:
+        warn_user(
+            "the likelihood of the paper's cubic has no maximum within its range: the coefficients are those of the bound on "
+            "the standard deviation of coef'U, and too small. ComponentLogisticRegression(method='auto') has no such bound",
+            SpecificationWarning,
+        )
+    return path
 
 
-@lru_cache(maxsize=8)
-def largest_variance(degree: int) -> float:
-    """Of theta's: MAX_VARIANCE up to the cubic; above it grows with the square of how far a polynomial is as close to the
-    sigmoid as the cubic is on its interval.
+def chebyshev_gradient(s1: Extraction, y: Array, theta: Array) -> Array:
+    """E[Y X] - 0.245 E[X (theta'X)] + 0.014 E[X (theta'X)^3], (d,), as it stands in Section 4.2, X = S1 with E[X] = 0.
 
-    >>> [round(largest_variance(degree), 1) for degree in (1, 3, 5, 7)]
-    [1.5, 1.5, 1.9, 2.3]
+    y : (n,) of 0 and 1. The last term is k4(U, w, w, R theta) + 3 k2(U, R theta) k2(w, R theta), w = U theta: a projection,
+    which takes linear time.
+
+    Examples
+    --------
+    >>> from richcomponents import paper
+    >>> X, y = np.array([[-1.0], [1.0], [-1.0], [1.0]]), np.array([0.0, 1.0, 0.0, 1.0])
+    >>> paper.chebyshev_gradient(paper.true_samples(X), y, np.zeros(1)).round(4).tolist()
+    [0.6667]
     """
-    z = np.linspace(0.0, 10.0, 10_001)
+    _, linear, _, cubic = CHEBYSHEV
+    w, r = s1.U @ theta, s1.R @ theta
+    with_y, k2 = s1.U.T @ y / (len(w) - 1), s1.U.T @ r / (len(w) - 1)
+    moment = fourth_cumulant(s1.U, w[:, None], w[:, None], r[:, None]) + 3 * k2 * (w @ r / (len(w) - 1))
+    return np.asarray(with_y - linear * k2 - cubic * moment)
 
-    def gap(k: int) -> Array:
-        return np.asarray(np.abs(sigmoid_series(k)(z) - expit(z)))
 
-    level = float(gap(3)[z <= INTERVAL].max())
-    reach = z[np.argmax(gap(degree) > level)] / z[np.argmax(gap(3) > level)]
-    return MAX_VARIANCE * max(float(reach), 1.0) ** 2
+def fourth_cumulant(a: Array, b: Array, c: Array, d: Array) -> Array:
+    """k4(a, b, c, d), unbiased, of centred columns (n, m) or (n, 1) that go together: (m,).
+
+    n^2 [(n + 1) E[abcd] - (n - 1) (E[ab] E[cd] + E[ac] E[bd] + E[ad] E[bc])] / ((n - 1) (n - 2) (n - 3)).
+    """
+    n = len(a)
+
+    def E(x: Array, y: Array) -> Array:
+        return np.asarray((x * y).mean(axis=0))
+
+    pairings = E(a, b) * E(c, d) + E(a, c) * E(b, d) + E(a, d) * E(b, c)
+    scale = n**2 / ((n - 1) * (n - 2) * (n - 3))
+    return np.asarray(scale * ((n + 1) * E(a * b, c * d) - (n - 1) * pairings))
 
 
 @dataclass(frozen=True)
-class LogisticLikelihood:
-    """The expected gradient E[(y - sigmoid(a + theta's)) (1, s)], with a polynomial for the sigmoid.
+class SGDResult:
+    """Where mini-batch steps led.
 
-    Its parameters are (a, q), (1 + k,), with theta = root q and root = (Cov + 4 P)^(-1/2), (d, k): there the curvature at zero
-    is 1/4 in all directions, and |q|^2 <= 1.5 keeps theta'Cov theta below 1.5. Without intercept a stays zero.
-
-    component : the moments that are used; with an intercept, those of the centred component.
-    with_y : (1 + k,), E[y (1, root's)]. penalty (d,) : P, alpha times the variances of the columns, part of the gradient.
+    theta : (p,), the mean of the iterates of the second half (Polyak and Juditsky 1992), less noisy than the last one.
+    trajectory : (n_steps + 1, p), the start and the iterate after each step.
+    confined : the share of the steps of the second half that the projection took back.
     """
 
-    component: Component
-    root: Array
-    with_y: Array
-    penalty: Array
-    intercept: bool
-
-    @classmethod
-    def of(
-        cls, component: Component, cross: Array, mean: float, *, alpha: float = 0.0, fit_intercept: bool = True
-    ) -> LogisticLikelihood:
-        """cross : Cov(s, y), (d,); mean : E[y]. Without intercept the component's mean enters, by its stated rule."""
-        used = component.centred() if fit_intercept else component
-        penalty = alpha * np.diag(component.covariance)
-        root = whitening(component.covariance + 4 * np.diag(penalty))[0].T
-        return cls(used, root, np.append(mean, root.T @ (cross + mean * used.mean)), penalty, fit_intercept)
-
-    def coefficients(self, parameters: Array) -> tuple[Array, Array]:
-        """Intercepts (...,) at the mean of `component` and theta (..., d)."""
-        return parameters[..., 0], np.asarray(parameters[..., 1:] @ self.root.T)
-
-    def confine(self, parameters: Array, degree: int = 3) -> Array:
-        """The nearest (a, q) with |a| <= INTERVAL and |q|^2 <= largest_variance: beyond, the polynomials mean nothing."""
-        inside = ball(float(np.sqrt(largest_variance(degree))))
-        return np.append(np.clip(parameters[0], -INTERVAL, INTERVAL), inside(parameters[1:]))
-
-    def is_bound(self, parameters: Array, degree: int = 3) -> bool:
-        """Whether they are what `confine` left of larger ones."""
-        larger = parameters * (1 + 1e-6)
-        return not np.array_equal(self.confine(larger, degree), larger)
-
-    def gradient(self, parameters: Array, *, degree: int = 3) -> Array:
-        """At (a, q), with a polynomial of this degree, from projected moments of the component."""
-        a, theta = self.coefficients(parameters)
-        c = np.asarray(sigmoid_series(degree)(Polynomial([a, 1.0])).coef, dtype=np.float64)  # of powers of theta's
-        moments = self.component.projected_moments(theta, len(c))  # E[s (theta's)^k]
-        mean = c[0] + c[1:] @ (moments[:-1] @ theta)
-        slope = self.with_y - np.append(mean, self.root.T @ (c @ moments + self.penalty * theta))
-        slope[0] *= self.intercept
-        return np.asarray(slope)
+    theta: Array
+    trajectory: Array
+    confined: float
 
 
-def fit_polynomial(likelihood: LogisticLikelihood, *, degree: int = 3) -> Array:
-    """The parameters (a, q) of largest likelihood with a Chebyshev series for the sigmoid, by deterministic steps.
+def robbins_monro(mu: float, H: float, excess: float = 0.0) -> Callable[[int], float]:
+    """Step sizes eta_t = eta / (1 + mu eta t), t = 0, 1, ...: the lemma's 1 / (2 H) at first, 1 / (mu t) in the end.
 
-    With degree 3 the polynomial is the paper's 0.5 + 0.245 z - 0.014 z^3. Its likelihood has no maximum, so the parameters are
-    confined, which is warned of where it binds.
+    mu, H : smallest and largest curvature of the objective (mu <= 0, a flat one, counts as H / 100).
+    excess : by how much the largest curvature seen on a batch exceeds H, relative to it (about p / batch_size for p
+    standardised directions); the paper asks for steps that are small enough for the variance, eta = 1 / (2 H (1 + excess)).
     """
-    found, step = np.zeros(len(likelihood.with_y)), 2.0  # the lemma's 1 / (2 H), H = 1/4
-    slope = first = likelihood.gradient(found, degree=degree)
-    for _ in range(2000):
-        nearer = likelihood.confine(found + step * slope, degree)
-        steeper = likelihood.gradient(nearer, degree=degree)
-        if not np.linalg.norm(steeper) <= 1.5 * np.linalg.norm(slope):  # or no number: too long a step
-            step /= 2
-            continue
-        moved, found, slope = float(np.linalg.norm(nearer - found)), nearer, steeper
-        if moved <= 1e-6 * step * np.linalg.norm(first):
-            break
-    if likelihood.is_bound(found, degree):
-        warn_user(BOUND, SpecificationWarning)
-    return found
+    if not (H > 0 and np.isfinite(H)):
+        raise ValueError(f"the largest curvature H must be a positive number, got {H!r}")
+    eta, least = 1 / (2 * H * (1 + excess)), mu if mu > 0 else H / 100
+    return lambda t: eta / (1 + least * eta * t)
+
+
+def sgd(
+    gradient: Callable[[Array, IntArray], Array],
+    theta0: Array,
+    n_rows: int,
+    *,
+    batch_size: int = 100,
+    n_steps: int = 1000,
+    step_size: Callable[[int], float],
+    projection: Callable[[Array], Array] = lambda theta: theta,
+    random_state: int = 0,
+) -> SGDResult:
+    """theta <- projection(theta - eta_t gradient(theta, rows)) over mini-batches of rows.
+
+    gradient(theta (p,), rows (b,)) : the gradient (p,) of what is to be MINIMISED, measured on the rows with these numbers
+    (sorted, no duplicates). Rows are shuffled once per pass and cut into batches of equal size, at most n_rows; what is left
+    over waits for the next pass. step_size : the step number t = 0, 1, ... -> eta_t. projection : maps theta back into a convex
+    region after every step: with it nothing can diverge.
+
+    >>> x = np.random.default_rng(0).normal(3.0, size=(2000, 1))
+    >>> path = sgd(lambda theta, rows: theta - x[rows].mean(axis=0), np.zeros(1), 2000, step_size=lambda t: 0.1)
+    >>> bool(abs(path.theta[0] - x.mean()) < 0.02), path.trajectory.shape
+    (True, (1001, 1))
+    """
+    for name, value in (("n_rows", n_rows), ("batch_size", batch_size), ("n_steps", n_steps)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value!r}")
+    rng, batch = np.random.default_rng(random_state), min(batch_size, n_rows)
+    path, moved = [np.array(theta0, dtype=np.float64)], np.zeros(n_steps, dtype=bool)
+    order, at = rng.permutation(n_rows), 0
+    for t in range(n_steps):
+        if at + batch > n_rows:
+            order, at = rng.permutation(n_rows), 0
+        stepped = path[-1] - step_size(t) * np.asarray(gradient(path[-1], np.sort(order[at : at + batch])))
+        at += batch
+        if not np.isfinite(stepped).all():
+            raise FloatingPointError(
+                f"the gradient of step {t + 1} is not finite: give a projection that keeps theta where the gradient is "
+                "defined, or smaller steps"
+            )
+        path.append(projection(stepped))
+        moved[t] = bool(np.any(path[-1] != stepped))
+    half = n_steps // 2
+    return SGDResult(np.mean(path[half + 1 :], axis=0), np.stack(path), float(moved[half:].mean()))

@@ -29,8 +29,7 @@ from richcomponents.pair.canonical import canonical_coordinates, resolve_rank, u
 from richcomponents.pair.equations import check_known_mixing
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
 from richcomponents.pair.views import BlockSums
-from richcomponents.paper.contrastive import cross_terms, mixing_of_cumulants, truncated_pinv
-from richcomponents.paper.experiments import Extraction
+from richcomponents.paper.contrastive import Extraction, cross_terms, mixing_of_cumulants, truncated_pinv
 from richcomponents.paper.moments import least_squares
 from richcomponents.storage import storable
 
@@ -60,23 +59,22 @@ class PaperSolution(TwoViews):
         left out."""
         state, (stated, known, order), (first, second) = data.moments(4), given, place
         d_u, p = place[first].stop, state.layout.n_columns
-        rank = _checked_rank(stated, min(d_u, p - d_u))
-        A, cumulants = checked_A(known, stated, d_u, p - d_u), Cumulants(state)
-        mixing = A
-        if mixing is None:
-            low = None if isinstance(stated, str) else rank
-            mixing = mixing_of_cumulants(cumulants, np.arange(d_u), np.arange(d_u, p), order=min(order, 4), rank=low)
         dependence = None if decided is None else decided.canonical.dependence
         found, everything = canonical_coordinates(data, state, d_u, dependence)
+        low = None if stated in ("auto", "full") else resolve_rank(stated, found)
+        rank = min(d_u, p - d_u) if low is None else low
+        mixing, cumulants = checked_A(known, stated, d_u, p - d_u), Cumulants(state)
         tested = high = None
         if decided is None:
             if words := unseen(found, rank, (first, second)):
                 warn_user(words, WeakIdentificationWarning)
-            if A is not None:
+            if mixing is not None:
                 sums = BlockSums.of(everything.of_state(state.up_to(2)))
-                tested = check_known_mixing(found, sums, resolve_rank(stated, found), A, state.dependent)
+                tested = check_known_mixing(found, sums, resolve_rank(stated, found), mixing, state.dependent)
             if order > 4:
                 high = data.moments(order, AffineMap(state.mean, np.eye(p)), pooled=True)
+        if mixing is None:
+            mixing = mixing_of_cumulants(cumulants, np.arange(d_u), np.arange(d_u, p), order=min(order, 4), rank=low)
         C = cumulants.tensor(np.arange(p), np.arange(p))
         return cls(
             keys=keys,
@@ -219,9 +217,8 @@ def coefficients_of(solution: Any, key: Key, outcome: Outcome, view: slice, *, s
         """refit : of log-odds."""
         left_out = [solution.without(b) for b in np.unique(outcome.block).tolist()]
         if refit is None:
-            coefs = [
-                least_squares(np.asarray(one.covariance(key)), c) for one, c in zip(left_out, crosses, strict=True)
-            ]
+            pairs = zip(left_out, crosses, strict=True)
+            coefs = [least_squares(np.asarray(one.covariance(key)), c) for one, c in pairs]
         else:
             each = zip(left_out, outcome.kept, strict=True)
             coefs = [refit(one.predict(key, outcome.rows)[0], kept) for one, kept in each]
@@ -244,11 +241,3 @@ def coefficients_of(solution: Any, key: Key, outcome: Outcome, view: slice, *, s
         simple="instrumental" if shared else "residualised",
         by=with_errors,
     )
-
-
-def _checked_rank(rank: object, full: int) -> int:
-    if rank in ("auto", "full"):
-        return full
-    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= full:
-        raise ValueError(f"rank must be 'auto', 'full' or an integer from 1 to {full}, got {rank!r}")
-    return int(rank)

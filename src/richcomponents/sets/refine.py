@@ -53,7 +53,7 @@ from richcomponents.errors import CapacityError
 from richcomponents.inference.verdicts import Test, Verdict, against_noise
 from richcomponents.learning.solvers import minimise
 from richcomponents.paper.contrastive import truncated_pinv
-from richcomponents.paper.general import Transforms, dimensions_suffice, linear_of_cumulants
+from richcomponents.paper.general import Transforms, linear_of_cumulants, narrow_views
 from richcomponents.sets.evidence import SetEvidence, home, multiplicity
 from richcomponents.sets.model import (
     JointModel,
@@ -544,7 +544,7 @@ def _starts(
     yield sequential(evidence, system, gauge, ranks)
     full = all(r == len(evidence.columns[gauge[q]]) for q, r in ranks.items())
     rng, n_blocks = np.random.default_rng(random_state), len(evidence.share)
-    if evidence.order > system.L and full and dimensions_suffice(system, evidence.columns, gauge):
+    if evidence.order > system.L and full and not narrow_views(system, evidence.columns, gauge):
         yield linear_of_cumulants(
             evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0
         ).transforms
