@@ -123,7 +123,11 @@ def test_block_cumulants_average_to_those_of_the_whole(evidence):
         whole = evidence.share @ evidence.blocks[t]
         np.testing.assert_allclose(whole, evidence.cumulants.packed(t), atol=5e-3)
     assert evidence.inflation[2] > 0.5
-    assert sum(len(where) for _, where in evidence.supports(4)) == len(packed_indices(6, 4))
+    assert set(evidence.support[4].tolist()) == set(range(1, 8))
+    for entry, there in zip(packed_indices(6, 4), evidence.support[4], strict=True):
+        assert there == np.bitwise_or.reduce(1 << entry // 2)
+    places = evidence.places(np.array([2, 3]), np.array([0, 1]), np.array([5]))
+    np.testing.assert_array_equal(evidence.cumulants.packed(3)[places], evidence.cumulants.tensor([2, 3], [0, 1], [5]))
 
 
 def test_influence_covariance_of_gaussian_rows_is_the_known_one():

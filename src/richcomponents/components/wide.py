@@ -212,7 +212,7 @@ def search_space(
     check(centred)
     frames = {
         view: reduce_view(centred[:, part], units, at_least)
-        if needs_reduction(units, widths[view])
+        if widths[view] > max(units // _ROWS_PER_COLUMN, 2)
         else LinearMap.identity(widths[view])
         for view, part in place.items()
     }
@@ -234,11 +234,6 @@ def centred_rows(data: RowData, p: int) -> tuple[Array, Array, Array]:
     if data.rows.weighted:
         centred *= np.sqrt(weight / weight.mean())[:, None]
     return inside, centred, mean
-
-
-def needs_reduction(n: int, d: int) -> bool:
-    """Whether a view has too many columns for its samples."""
-    return d > max(n // _ROWS_PER_COLUMN, 2)
 
 
 def _principal(rows: Array) -> tuple[Array, Array]:

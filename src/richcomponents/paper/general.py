@@ -57,11 +57,6 @@ def require_dimensions(system: SetSystem, columns: Columns, gauge: Gauge) -> Non
                 )
 
 
-def dimensions_suffice(system: SetSystem, columns: Columns, gauge: Gauge) -> bool:
-    """Whether the paper's argument has all its inverses."""
-    return all(len(columns[view]) >= len(columns[gauge[q]]) for q in system for view in system.distinguishing(q))
-
-
 def loading(transforms: Transforms, columns: Columns, gauge: str, q: Subset) -> Array:
     """(p, columns of the gauge view): the transformations one below the other, zero where Q does not live."""
     out = np.zeros((sum(map(len, columns.values())), len(columns[gauge])))

@@ -24,14 +24,14 @@ entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, packed_size
-from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.arrays import MEMORY_LIMIT, Truth
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.kernel import MAX_ORDER
@@ -273,16 +273,16 @@ class _Search:
 
     def _entries_about(self, q: Subset) -> _Entries:
         """Tested entries see S_Q and decided components only, fitted ones only the latter."""
-        undecided = [s for s in self.current if s not in self.ranks]
+        decided, undecided = ([s for s in self.current if (s in self.ranks) == there] for there in (True, False))
         return _Entries(
-            self._entries(
-                lambda support: (
-                    any(set(support) <= set(s) for s in self.ranks)
-                    and not any(set(support) <= set(s) for s in undecided)
-                )
-            ),
-            self._entries(lambda support: self.current.distinguishes(support, q)),
+            self._entries(lambda support: self._inside_one(support, decided) & ~self._inside_one(support, undecided)),
+            self._entries(lambda support: self.current.distinguished(q, support)),
         )
+
+    def _inside_one(self, supports: IntArray, sets: Iterable[Subset]) -> Truth:
+        """Whether entries with these supports see a component of one of the sets."""
+        inside = [supports & ~self.current.bits(s) == 0 for s in sets]
+        return np.any(inside, axis=0) if inside else np.zeros(len(supports), dtype=bool)
 
     def _fit(self, entries: _Entries, ranks: Mapping[Subset, int]) -> _Fit:
         """Components of these ranks, fitted to the entries."""
@@ -426,7 +426,8 @@ class _Search:
         if not choices or max(len(system.distinguishing(q)) for q in [*self.ranks, to]) >= self.evidence.order:
             return False
         entries = _Entries(
-            self._entries(lambda support: any(set(support) <= set(q) for q in self.tested) and len(support) > 1), {}
+            self._entries(lambda supports: self._inside_one(supports, self.tested) & (supports & (supports - 1) != 0)),
+            {},
         )
         now = self._fit(entries, self.ranks)
         noise = self._noise(now)
@@ -460,13 +461,9 @@ class _Search:
             )
         self.evidence = self.higher(needed)
 
-    def _entries(self, wanted: Callable[[Subset], bool]) -> dict[int, IntArray]:
+    def _entries(self, wanted: Callable[[IntArray], Truth]) -> dict[int, IntArray]:
         """{order: packed entries whose support is wanted}."""
-        out = {}
-        for t in self.evidence.orders:
-            chosen = [at for support, at in self.evidence.supports(t) if wanted(support)]
-            out[t] = np.sort(np.concatenate([_NONE, *chosen]))
-        return out
+        return {t: np.flatnonzero(wanted(self.evidence.support[t])) for t in self.evidence.orders}
 
 
 def _signs(blocks: int, resolution: float, random_state: int | None) -> Array:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations, permutations
 from math import factorial
 
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank
+from richcomponents.algebra import Array, IntArray, packed_indices
 from richcomponents.algebra.arrays import whitening
-from richcomponents.components.sets import Subset
+from richcomponents.algebra.packing import extension_table
 from richcomponents.components.wide import LinearMap
 from richcomponents.cumulants import Cumulants, linearised_block_cumulants
 from richcomponents.errors import DataError
@@ -122,6 +122,7 @@ def pair_ranks(
     return out
 
 
+@lru_cache(maxsize=16)
 def multiplicity(p: int, order: int) -> Array:
     """How often each packed entry occurs in the dense tensor.
 
@@ -211,19 +212,20 @@ class SetEvidence:
             out[t] = max(float(seen / expected), 0.1)
         return out
 
-    def position(self, slots: Sequence[str]) -> IntArray:
-        """Where the dense cross-cumulant with these views in its slots lies in the packed vectors."""
-        grid = np.stack(np.meshgrid(*(self.columns[view] for view in slots), indexing="ij"), axis=-1)
-        return packed_rank(np.sort(grid, axis=-1), self.p)
+    @cached_property
+    def bit(self) -> dict[str, int]:
+        """Each view as :meth:`SetSystem.bits`."""
+        return {view: 1 << i for i, view in enumerate(self.columns)}
 
-    def supports(self, order: int) -> list[tuple[Subset, IntArray]]:
-        """The packed entries of an order, grouped by the views that occur in them."""
-        owner = np.empty(self.p, dtype=np.int64)
-        for number, columns in enumerate(self.columns.values()):
-            owner[columns] = 1 << number
-        mask = np.bitwise_or.reduce(owner[packed_indices(self.p, order)], axis=1)
-        names = tuple(self.columns)
-        return [
-            (tuple(name for i, name in enumerate(names) if code >> i & 1), np.flatnonzero(mask == code))
-            for code in np.unique(mask)
-        ]
+    @cached_property
+    def support(self) -> dict[int, IntArray]:
+        """{order: (packed,)}, the views that occur in each entry, as :meth:`SetSystem.bits`; from order 1 on."""
+        owner = np.concatenate([np.full(len(own), self.bit[view]) for view, own in self.columns.items()])
+        return {t: np.bitwise_or.reduce(owner[packed_indices(self.p, t)], axis=1) for t in range(1, self.order + 1)}
+
+    def places(self, *slots: IntArray) -> IntArray:
+        """Where the dense cross-cumulant of these columns, slot by slot, lies in the packed vectors."""
+        at = slots[0]
+        for t, columns in enumerate(slots[1:], 1):
+            at = extension_table(self.p, t)[at][..., columns]
+        return at

@@ -46,7 +46,6 @@ from richcomponents.algebra import (
 from richcomponents.algebra.arrays import power
 from richcomponents.components.component import Term, Terms, less
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.sets.evidence import SINGULAR, SetEvidence, home, multiplicity
 from richcomponents.storage import storable
 
@@ -94,7 +93,7 @@ def _supports(system: SetSystem, q: Subset, alone: Mapping[str, Array]) -> list[
 def _alone(transform: Array, columns: IntArray, p: int) -> Array:
     """The map A(view, Q)^+ U_view, (p, columns of the gauge view)."""
     slot = np.zeros((p, transform.shape[1]))
-    slot[columns] = truncated_pinv(transform).T
+    slot[columns] = np.linalg.pinv(transform).T
     return slot
 
 

@@ -25,9 +25,8 @@ weight the transformations become up to twice as precise.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import factorial
@@ -44,16 +43,15 @@ from richcomponents.algebra import (
     packed_indices,
     packed_rank,
     packed_size,
-    symmetrise,
     unpack,
 )
 from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra.packing import extension_table
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError
 from richcomponents.inference.verdicts import Test, Verdict, against_noise
 from richcomponents.learning.solvers import minimise
-from richcomponents.paper.contrastive import truncated_pinv
-from richcomponents.paper.general import Transforms, dimensions_suffice, linear_of_cumulants
+from richcomponents.paper.general import Transforms
 from richcomponents.sets.evidence import SetEvidence, home, multiplicity
 from richcomponents.sets.model import (
     JointModel,
@@ -84,108 +82,74 @@ def sequential(
     system: SetSystem,
     gauge: Mapping[Subset, str],
     ranks: Mapping[Subset, int],
-    blocks: Sequence[int] | None = None,
+    blocks: IntArray | None = None,
 ) -> Transforms:
     """All A(i, Q), larger sets first, from some or all blocks of samples: {(view, Q): (columns of the view, rank)}.
 
     ranks : of the members that are wanted. A component of full rank is written in the columns of its gauge view (the identity
     there), one of lower rank in an orthonormal basis of its directions in that view.
     """
-    every = np.arange(len(evidence.share), dtype=np.int64)
-    run = _Pass(evidence, system, gauge, ranks, every if blocks is None else np.array(blocks, dtype=np.int64))
-    for q in system.order:
-        if q in ranks:
-            run.find(q)
-    return run.transforms
+    columns, p = evidence.columns, evidence.p
+    chosen = np.arange(len(evidence.share)) if blocks is None else blocks
+    share = evidence.share[chosen] / evidence.share[chosen].sum()
+    left = {t: evidence.blocks[t][chosen] for t in evidence.orders}  # what larger sets do not explain, by block
+    explained: set[tuple[Subset, int]] = set()
+    transforms: Transforms = {}
 
+    def leading(q: Subset, orders: Sequence[int], *last: str) -> Array:
+        """Orthonormal basis (columns of the views `last`, rank) of the row space of all [M_g | M_i]: of the mean over pairs of
+        different blocks of M_a' M_b."""
+        at = home(columns, last)
+        gram = np.zeros((len(at), len(at)))
+        for t in orders:
+            shown = [system.distinguished(q, evidence.support[t - 1] | evidence.bit[view]) for view in last]
+            rows = np.flatnonzero(np.all(shown, axis=0))
+            weight = np.sqrt(multiplicity(p, t - 1)[rows] / (factorial(t) * evidence.inflation[t]))
+            values = left[t][:, extension_table(p, t - 1)[rows][:, at]] * (share[:, None] * weight)[:, :, None]
+            whole, every = values.sum(axis=0), values.reshape(-1, len(at))
+            gram += whole.T @ whole - every.T @ every
+        return np.asarray(np.linalg.eigh(gram)[1][:, ::-1][:, : ranks[q]])
 
-@dataclass(eq=False)
-class _Pass:
-    """Memory of a sequential pass: what is estimated is subtracted from what comes next. above : the supersets of the set in
-    hand."""
-
-    evidence: SetEvidence
-    system: SetSystem
-    gauge: Mapping[Subset, str]
-    ranks: Mapping[Subset, int]
-    blocks: IntArray
-    above: tuple[Subset, ...] = ()
-    transforms: Transforms = field(default_factory=dict)
-    tensors: dict[tuple[Subset, int], Array] = field(default_factory=dict)
-
-    @cached_property
-    def share(self) -> Array:
-        """Rows per block over all rows of these blocks."""
-        share = self.evidence.share[self.blocks]
-        return np.asarray(share / share.sum())
-
-    def find(self, q: Subset) -> None:
-        g = self.gauge[q]
-        self.above = self.system.supersets(q)
-        orders = [t for t in self.evidence.orders if all((r, t) in self.tensors for r in self.above)]
-        d, r = len(self.evidence.columns[g]), self.ranks[q]
-        self.transforms[g, q] = np.eye(d) if r == d else self._leading(q, (g,), orders)
+    for q in (q for q in system.order if q in ranks):
+        g, d = gauge[q], len(columns[gauge[q]])
+        above = [s for s in ranks if set(q) < set(s)]
+        orders = [t for t in evidence.orders if all((s, t) in explained for s in above)]
+        transforms[g, q] = np.eye(d) if ranks[q] == d else leading(q, orders, g)
         for view in q:
             if view != g:
-                both = self._leading(q, (g, view), orders)  # spans [basis; A]
-                A = both[d:] @ truncated_pinv(self.transforms[g, q].T @ both[:d], None)
-                self.transforms[view, q] = clipped(A)
-        for t in orders:
-            tensor = self._tensor(q, t)
-            if tensor is not None:
-                self.tensors[q, t] = tensor
-
-    def _leading(self, q: Subset, last: Sequence[str], orders: Sequence[int]) -> Array:
-        """Orthonormal basis (columns of the views `last`, rank) of the row space of all [M_g | M_i]."""
-        columns = self.evidence.columns
-        gram = np.zeros((sum(len(columns[view]) for view in last),) * 2)
-        for t in orders:
-            every = [self.system.patterns(q, t - 1, (view,)) for view in last]
-            for slots in every[0]:
-                if all(slots in others for others in every):
-                    rows = np.concatenate(
-                        [
-                            self._remainder((*slots, view)).reshape(len(self.blocks), -1, len(columns[view]))
-                            for view in last
-                        ],
-                        axis=-1,
-                    )
-                    gram += repeats(slots) / (factorial(t) * self.evidence.inflation[t]) * self._cross(rows)
-        return np.asarray(np.linalg.eigh(gram)[1][:, ::-1][:, : self.ranks[q]])
-
-    def _cross(self, rows: Array) -> Array:
-        """Mean over pairs of different blocks of M_a' M_b, symmetrised; rows (B, rows, columns)."""
-        whole = np.tensordot(self.share, rows, 1)
-        weighted = (rows * self.share[:, None, None]).reshape(-1, rows.shape[-1])
-        return np.asarray((whole.T @ whole - weighted.T @ weighted) / (1 - np.sum(self.share**2)))
-
-    def _remainder(self, slots: Sequence[str]) -> Array:
-        """Block values of k(U_w1, ..., U_wt), supersets' components subtracted: (B, columns of w1, ...)."""
-        t = len(slots)
-        values = self.evidence.blocks[t][:, self.evidence.position(slots)][self.blocks]
-        for r in self.above:
-            values = values - multilinear(self.tensors[r, t], *(self.transforms[view, r].T for view in slots))
-        return np.asarray(values)
-
-    def _tensor(self, q: Subset, t: int) -> Array | None:
-        """k_t(S_Q) averaged over patterns, slot by slot inverted; None when no pattern of this length isolates it."""
-        total, weights = np.zeros((self.ranks[q],) * t), 0.0
-        inverses = {view: truncated_pinv(self.transforms[view, q], None) for view in q}
-        narrow = [view for view in q if len(self.evidence.columns[view]) < self.ranks[q]]  # nothing undoes its A
-        for slots in self.system.patterns(q, t):
-            if any(view in narrow for view in slots):
-                continue
-            noise = float(np.prod([np.sum(inverses[view] ** 2) for view in slots]))
-            mean = np.tensordot(self.share, self._remainder(slots), 1)
-            weight = repeats(slots) / noise
-            total = total + weight * symmetrise(multilinear(mean, *(inverses[view].T for view in slots)))
-            weights += weight
-        return np.asarray(total / weights) if weights else None
+                both = leading(q, orders, g, view)  # spans [basis; A]
+                transforms[view, q] = clipped(both[d:] @ np.linalg.pinv(transforms[g, q].T @ both[:d]))
+        for t in orders if any(set(s) < set(q) for s in ranks) else ():
+            places = evidence.places(*[home(columns, q)] * t)
+            own = _own_cumulant(evidence, system, q, transforms, (share @ left[t])[places])
+            if own is not None:
+                explained.add((q, t))
+                left[t] = left[t].copy()
+                left[t][:, places[tuple(packed_indices(len(own), t).T)]] -= pack(own)
+    return transforms
 
 
-def repeats(slots: Sequence[str]) -> float:
-    """In how many orders a multiset of slots occurs."""
-    return factorial(len(slots)) / float(np.prod([factorial(m) for m in Counter(slots).values()]))
+def _own_cumulant(
+    evidence: SetEvidence, system: SetSystem, q: Subset, transforms: Transforms, cross: Array
+) -> Array | None:
+    """What a component adds to the cumulants of its views' columns, (columns, ...): k_t(S_Q) is the mean over all slots that
+    distinguish it, slot by slot inverted, weighted by their noise; cross : the cumulants of the columns. None where no slots
+    distinguish it."""
+    maps = [transforms[view, q] for view in q]
+    r, t = maps[0].shape[1], cross.ndim
+    inverse = linalg.block_diag(*(np.linalg.pinv(A).T for A in maps)).reshape(len(cross), len(q), r)
+    wide = np.array([len(A) >= r for A in maps])  # else nothing undoes A
+    weight = wide / np.sum(inverse**2, axis=(0, 2))
+    supports, weights, slots = np.zeros(1, dtype=np.int64), np.ones(1), cross
+    for _ in range(t):
+        supports = np.bitwise_or.outer(supports, [evidence.bit[view] for view in q]).ravel()
+        weights = np.multiply.outer(weights, weight).ravel()
+        slots = np.tensordot(slots, inverse, axes=(0, 0))
+    weights = weights * system.distinguished(q, supports)
+    if not weights.any():
+        return None
+    by_slots = np.moveaxis(slots, range(0, 2 * t, 2), range(t)).reshape(len(weights), *(r,) * t)
+    return multilinear(np.tensordot(weights / weights.sum(), by_slots, 1), *[np.vstack(maps).T] * t)
 
 
 def _second_order_design(
@@ -451,7 +415,9 @@ def misfit(evidence: SetEvidence, system: SetSystem, loadings: Mapping[Subset, A
     pairs, tests = list(combinations(system.views, 2)), {}
     for i, j in pairs:
         entries = left[np.ix_(evidence.columns[i], evidence.columns[j])].ravel()
-        statistic, df, p = against_noise(entries, own[:, evidence.position((i, j)).ravel()], len(entries))
+        statistic, df, p = against_noise(
+            entries, own[:, evidence.places(evidence.columns[i], evidence.columns[j]).ravel()], len(entries)
+        )
         says = f"covariances of view {i!r} with view {j!r} are not those of these sets and ranks"
         tests[i, j] = Test("fit", statistic, df, min(1.0, len(pairs) * p), says)
     worst = min(tests, key=lambda views: tests[views].p_value)
@@ -542,14 +508,9 @@ def _starts(
 ) -> Iterator[Transforms]:
     """Starting transformations, the best first; more are tried until the lowest minimum was found twice."""
     yield sequential(evidence, system, gauge, ranks)
-    full = all(r == len(evidence.columns[gauge[q]]) for q, r in ranks.items())
     rng, n_blocks = np.random.default_rng(random_state), len(evidence.share)
-    if evidence.order > system.L and full and dimensions_suffice(system, evidence.columns, gauge):
-        yield linear_of_cumulants(
-            evidence.cumulants, evidence.columns, system, order=evidence.order, gauge=gauge, zero=0.0
-        ).transforms
-    for _ in range(4):  # of half of the blocks: the landscape has several minima
-        yield sequential(evidence, system, gauge, ranks, rng.permutation(n_blocks)[: n_blocks // 2].tolist())
+    for _ in range(5):  # of half of the blocks: the landscape has several minima
+        yield sequential(evidence, system, gauge, ranks, rng.permutation(n_blocks)[: n_blocks // 2])
 
 
 def _is_large(model: JointModel) -> bool:
