@@ -39,6 +39,10 @@ class LinearMap:
     def identity(cls, d: int) -> LinearMap:
         return cls(np.eye(d), np.eye(d))
 
+    def then(self, other: LinearMap) -> LinearMap:
+        """One after the other."""
+        return LinearMap(other.to @ self.to, self.back @ other.back)
+
 
 _MOST_ENTRIES = MEMORY_LIMIT // 4 // 8  # of a matrix that is formed because somebody asked for it: one GiB
 
