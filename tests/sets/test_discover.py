@@ -12,7 +12,7 @@ from richcomponents.algebra.arrays import power
 from richcomponents.components.sets import SetSystem
 from richcomponents.moments import Moments
 from richcomponents.sets.discover import _Search, _signs, discover_sets, most_directions, sign_flip
-from richcomponents.sets.evidence import SetEvidence, shared_frame
+from richcomponents.sets.evidence import SetEvidence, WhiteViews
 from richcomponents.simulated_views import make_views
 from tests.sets.population import Population
 
@@ -183,10 +183,12 @@ def test_shared_directions_are_those_of_the_loadings():
     rng = np.random.default_rng(0)
     C, D = rng.normal(size=(4, 2)), rng.normal(size=(3, 2))
     covariance = np.block([[C @ C.T + np.diag([1, 2, 3, 4.0]), C @ D.T], [D @ C.T, D @ D.T + np.eye(3)]])
-    frame = shared_frame(covariance, np.arange(4), 1e6, 0.01)
+    white = WhiteViews.of(covariance, {"a": slice(0, 4), "b": slice(4, 7)})
+    correlation = white.correlation(covariance)
+    frame = white.narrowed(white.shared(correlation, 1e6, 0.01)).frames["a"]
     assert frame.to.shape == (2, 4)
     np.testing.assert_allclose(frame.back @ frame.to @ C, C, atol=1e-6)  # nothing of it is lost
-    assert shared_frame(covariance, np.arange(4), 1e6, 0.01, least=3).to.shape == (3, 4)
+    assert white.shared(correlation, 1e6, 0.01, {"a": 3})["a"].to.shape == (3, 4)
 
 
 LABS = {("a", "b", "c"): "labs", ("a",): "gaussian", ("b",): "uniform", ("c",): "gaussian"}
@@ -249,9 +251,9 @@ def test_two_pairs_are_no_direction_of_three_views():
     """It would show in the covariance of the third pair."""
     search = _Search(copies(Population(COMMON, dict.fromkeys("abc", 2), seed=2, order=4)), COMMON, 0.01, 0, {})
     search.ranks = {("a", "b"): 1, ("b", "c"): 1}
-    assert search._inside(tuple("abc")) == []
+    assert search._subsets(tuple("abc")) == []
     search.ranks["a", "c"] = 1
-    assert len(search._inside(tuple("abc"))) == 4
+    assert len(search._subsets(tuple("abc"))) == 4
 
 
 MIXED = [("a", "b", "c"), ("a", "c"), ("b", "c"), ("a",), ("b",), ("c",)]

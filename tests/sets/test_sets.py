@@ -47,10 +47,13 @@ def test_no_set_is_contained_in_one_that_is_processed_later(system):
 
 
 @given(systems())
-def test_patterns_see_the_set_and_its_supersets_only(system):
+def test_many_supports_at_once_are_judged_like_one(system):
+    supports = [s for size in range(5) for s in combinations(VIEWS, size)]
     for q in system:
-        for slots in system.patterns(q, 3):
-            assert set(system.seen_by(slots)) == {q, *system.supersets(q)}
+        found = system.distinguished(q, np.array([system.bits(s) for s in supports]))
+        assert found.tolist() == [system.distinguishes(s, q) for s in supports]
+        for s, there in zip(supports, found, strict=True):
+            assert not there or {r for r in system if set(s) <= set(r)} == {q, *system.supersets(q)}
 
 
 def test_all_subsets():

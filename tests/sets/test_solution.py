@@ -12,7 +12,7 @@ from richcomponents.components.wide import SearchSpace
 from richcomponents.data.rows import Rows
 from richcomponents.moments import Moments
 from richcomponents.moments.data import RowData, StateData
-from richcomponents.sets.problem import is_contrastive, settle
+from richcomponents.sets.problem import SetProblem, is_contrastive
 from richcomponents.sets.solution import component_name
 from richcomponents.simulated_views import make_views
 from tests.sets.population import relative
@@ -24,11 +24,11 @@ TITLES = {q: component_name(q) for q in SETS}
 
 
 def solve(data, place, **options):
-    return settle(SearchSpace.whole(data, place), place, str, **options).solve()
+    return SetProblem(SearchSpace.whole(data, place), place, str, **options).solve()
 
 
 def settled(data, place, **options):
-    return settle(SearchSpace.whole(data, place), place, str, **options)
+    return SetProblem(SearchSpace.whole(data, place), place, str, **options)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Truth = npt.NDArray[np.bool_]
 
 MEMORY_LIMIT = 4 * 2**30
 LEAF = 2048  # rows: large enough that gathering a leaf's sums costs about one percent of computing them

@@ -83,7 +83,7 @@ def packed_rank(indices: IntArray, p: int) -> IntArray:
 
 
 @lru_cache(maxsize=8)
-def _extension_table(p: int, t: int) -> IntArray:
+def extension_table(p: int, t: int) -> IntArray:
     """table[i, j]: where the tuple i of order t, extended by index j, lies in packed order t + 1."""
     shorter = packed_indices(p, t)
     wide = np.empty((len(shorter), p, t + 1), dtype=np.int64)
@@ -100,7 +100,7 @@ def contract(packed: Array, p: int, t: int, vector: Array) -> Array:
     >>> contract(np.array([1.0, 2.0, 3.0]), 2, 2, np.array([1.0, 10.0])).tolist()
     [21.0, 32.0]
     """
-    return packed[_extension_table(p, t - 1)] @ vector
+    return packed[extension_table(p, t - 1)] @ vector
 
 
 def pack(tensor: Array) -> Array:

@@ -301,13 +301,9 @@ class RowSource(CumulantSource):
 
     def state_cost(self, order: int) -> float:
         """What a question would cost of it; without end where it would be large."""
-        p = self.width
+        p = self._z.shape[1]
         fits = packed_size(p, max(order, 4)) <= _MAX_COMPARED
         return float(order * p * packed_size(p, order - 1)) if fits else np.inf
-
-    @property
-    def width(self) -> int:
-        return int(self._z.shape[1])
 
     def map_to(self, columns: Array) -> Array:
         """(p, d): the map of the rows to these columns (n, d), which must be linear in them."""
@@ -561,11 +557,10 @@ class Component(Storable):
         source = self._need_source()
         if not isinstance(source, RowSource):
             raise TypeError("an outcome stands beside rows: use component_on_rows(X) of the fitted RCA")
-        p, d = source.width, len(self.mean)
-        beside = np.zeros((p + 1, d + 1))
-        beside[:p, :d] = source.map_to(stand_in)
+        d = len(self.mean)
+        beside = np.pad(source.map_to(stand_in), ((0, 1), (0, 1)))
         alone = beside.copy()
-        beside[p, d] = 1.0
+        beside[-1, d] = 1.0
         more = (Term(1.0, (), beside), Term(-1.0, (), alone))
         wider = [(*(_padded(term) for term in terms), *more) for terms in self.terms.alternatives]
         cross = stand_in.T @ y / (len(y) - 1)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, combinations, combinations_with_replacement
+from itertools import chain, combinations
 
+from richcomponents.algebra.arrays import IntArray, Truth
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
 from richcomponents.text import in_line, page
@@ -108,14 +109,10 @@ class SetSystem:
         """Members that contain `subset` strictly, in the order of processing."""
         return tuple(r for r in self.order if set(subset) < set(r))
 
-    def seen_by(self, support: Iterable[str]) -> tuple[Subset, ...]:
-        """The members whose components enter a cross-cumulant with this support."""
-        return tuple(q for q in self.members if set(support) <= set(q))
-
     def distinguishes(self, support: Iterable[str], subset: Subset) -> bool:
         """Whether cross-cumulants with this support see S_subset, and else only components of its supersets."""
-        inside = set(support)
-        return bool(inside) and inside <= set(subset) and all(set(subset) <= set(q) for q in self.seen_by(inside))
+        inside, seen = set(support), [q for q in self.members if set(support) <= set(q)]
+        return bool(inside) and inside <= set(subset) and all(set(subset) <= set(q) for q in seen)
 
     def distinguishing(self, subset: Subset) -> Subset:
         """A smallest distinguishing set; the first one in view order among the smallest."""
@@ -139,10 +136,18 @@ class SetSystem:
                     break
         return found
 
-    def patterns(self, subset: Subset, length: int, also: Iterable[str] = ()) -> dict[Subset, None]:
-        """Multisets of `length` views of `subset` which, together with `also`, distinguish it; in order."""
-        extra, every = tuple(also), combinations_with_replacement(subset, length)
-        return {slots: None for slots in every if self.distinguishes((*slots, *extra), subset)}
+    def bits(self, views: Iterable[str]) -> int:
+        """Some views as one number: bit i for view i."""
+        return sum(1 << self.views.index(view) for view in views)
+
+    def distinguished(self, subset: Subset, supports: IntArray) -> Truth:
+        """`distinguishes` of many supports, each as :meth:`bits`."""
+        home = self.bits(subset)
+        out: Truth = (supports != 0) & (supports & ~home == 0)
+        for other in map(self.bits, self.members):
+            if home & ~other:
+                out &= supports & ~other != 0
+        return out
 
     def without(self, subset: Subset) -> SetSystem:
         """The system with one member dropped; distinguishing sets may become smaller."""

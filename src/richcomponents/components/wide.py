@@ -39,6 +39,10 @@ class LinearMap:
     def identity(cls, d: int) -> LinearMap:
         return cls(np.eye(d), np.eye(d))
 
+    def then(self, other: LinearMap) -> LinearMap:
+        """One after the other."""
+        return LinearMap(other.to @ self.to, self.back @ other.back)
+
 
 _MOST_ENTRIES = MEMORY_LIMIT // 4 // 8  # of a matrix that is formed because somebody asked for it: one GiB
 
@@ -212,7 +216,7 @@ def search_space(
     check(centred)
     frames = {
         view: reduce_view(centred[:, part], units, at_least)
-        if needs_reduction(units, widths[view])
+        if widths[view] > max(units // _ROWS_PER_COLUMN, 2)
         else LinearMap.identity(widths[view])
         for view, part in place.items()
     }
@@ -234,11 +238,6 @@ def centred_rows(data: RowData, p: int) -> tuple[Array, Array, Array]:
     if data.rows.weighted:
         centred *= np.sqrt(weight / weight.mean())[:, None]
     return inside, centred, mean
-
-
-def needs_reduction(n: int, d: int) -> bool:
-    """Whether a view has too many columns for its samples."""
-    return d > max(n // _ROWS_PER_COLUMN, 2)
 
 
 def _principal(rows: Array) -> tuple[Array, Array]:

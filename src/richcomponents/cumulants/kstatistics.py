@@ -205,12 +205,19 @@ def linearised_block_cumulants(moments: Moments, order: int) -> Array:
     blocks, sizes = moments.central_blocks()[used], moments.block_sizes[used, None]
     own = {s: blocks[:, lay.orders[s]] / sizes for s in range(1, order + 1)}
     whole = {s: moments.central_sums(s) / moments.n for s in range(2, order + 1)}
-    out, index = own[order], packed_indices(lay.n_columns, order)
-    moving = _moving(order)
+    return linearised_cumulants(own, whole, order, lay.n_columns)
+
+
+def linearised_cumulants(own: Mapping[int, Array], whole: Mapping[int, Array], order: int, p: int) -> Array:
+    """Packed cumulants (B, C(p+order-1, order)) of parts of the rows, to first order about those of all rows.
+
+    own, whole : {order s: packed moments of every part, (B, .), and of all rows, (.,)}, about the mean of all rows.
+    """
+    out, index, moving = own[order].copy(), packed_indices(p, order), _moving(order)
     step = max(_WORK // (2 * len(moving)), 1)
     for start in range(0, len(index), step):
         part = slice(start, start + step)
-        _less_lower_orders(out[:, part], index[part], moving, own, whole, lay.n_columns)
+        _less_lower_orders(out[:, part], index[part], moving, own, whole, p)
     return out
 
 
@@ -255,16 +262,18 @@ def _less_lower_orders(
         if len(B) > 1:
             constant -= slope * moment(B)
 
-    def each_block(numbers: Iterator[int]) -> None:
-        work = np.empty(len(index))
-        for b in numbers:  # one block at a time: its entries stay in the cache
-            out[b] += constant
-            for B, slope in slopes.items():
-                np.take(own[len(B)][b], place[B], out=work, mode="clip")
-                np.multiply(work, slope, out=work)
-                np.add(out[b], work, out=out[b])
+    step = max(2**14 // len(index), 1)  # parts at a time: their entries stay in the cache
 
-    run_all(each_block, range(len(out)), available_cores() if out.size > _ENTRIES else 1)
+    def each(starts: Iterator[int]) -> None:
+        work = np.empty((step, len(index)))
+        for found, start in ((out[start : start + step], start) for start in starts):
+            found += constant
+            for B, slope in slopes.items():
+                terms = work[: len(found)]
+                np.take(own[len(B)][start : start + step], place[B], axis=1, out=terms, mode="clip")
+                found += np.multiply(terms, slope, out=terms)
+
+    run_all(each, range(0, len(out), step), available_cores() if out.size > _ENTRIES else 1)
 
 
 def projected_cumulant(X: object, projection: object, order: int, *, unbiased: bool = True) -> Array:

@@ -8,28 +8,25 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from richcomponents.algebra import Array
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.wide import LinearMap, SearchSpace, centred_rows
+from richcomponents.components.wide import SearchSpace
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views
 from richcomponents.errors import DataError
 from richcomponents.models.fitted import Fitted
 from richcomponents.models.rca import ComponentAnalysis, check_interval
-from richcomponents.moments.data import AffineMap, Data, RowData
+from richcomponents.moments.data import AffineMap, Data
 from richcomponents.notebook import Summary, Table, Tabular
 from richcomponents.pair.canonical import canonical
 from richcomponents.pair.solution import PairSolution, solve_pair
 from richcomponents.plots import GREY, new_figure
 from richcomponents.sets.discover import SetTest
-from richcomponents.sets.evidence import shared_frame
-from richcomponents.sets.problem import by_subset, is_contrastive, named_transformations, settle
+from richcomponents.sets.problem import SetProblem, by_subset, is_contrastive, named_transformations
 from richcomponents.sets.solution import SetSolution, component_name
 from richcomponents.text import counted, in_line, listed, page
 
-_SHARED = 0.01  # level of the test of how many directions a view shares
 _ALL_SURE = {
     "strong": " All parts are well told apart.",
     "weak": " Some parts are told apart badly.",
@@ -175,14 +172,13 @@ class RCA(ComponentAnalysis):
         ranks = by_subset(self.rank, "rank", wanted)
         if not self.discover and is_contrastive(wanted, self.method, self.gauge):
             return self._solve_pair(data, fit, ranks)
-        least = {view: max((rank for q, rank in ranks.items() if view in q), default=1) for view in views}
-        space = SearchSpace.whole(data, places)
-        if self.method == "efficient":
-            space = _shared_space(self._space(data, fit.design, max(least.values())), least)
-        named = ("gauge", "method", "order", "discover", "alpha", "random_state", "A")
-        options = {name: getattr(self, name) for name in named}
+        most, plain = max(ranks.values(), default=1), self.method == "paper"  # which works on the columns as they are
+        space = SearchSpace.whole(data, places) if plain else self._space(data, fit.design, most)
+        options = {
+            name: getattr(self, name) for name in ("gauge", "method", "order", "discover", "alpha", "random_state", "A")
+        }
         told: dict[str, Any] = {"sets": wanted, "ranks": self.rank, "independent": _independent_rows(space)}
-        problem = settle(space, places, fit.design.describe, **told, **options)
+        problem = SetProblem(space, places, fit.design.describe, **told, **options)
         if problem.verdicts is not None:
             self.evidence_: Mapping[Subset, SetTest] = problem.verdicts
         if is_contrastive(problem.system, self.method, self.gauge):
@@ -235,8 +231,7 @@ class RCA(ComponentAnalysis):
     @property
     def component_verdicts_(self) -> dict[Subset, str]:
         """How well the data tell each component, in a few words."""
-        found: dict[Subset, str] = self.solution_.component_verdicts
-        return found
+        return dict(self.solution_.component_verdicts)
 
     def confidence_interval(
         self,
@@ -305,8 +300,7 @@ class RCA(ComponentAnalysis):
 
     def next_steps(self) -> list[str]:
         """What would help, in numbers of samples."""
-        steps: list[str] = self.solution_.next_steps()
-        return steps
+        return list(self.solution_.next_steps())
 
     def summary(self) -> Summary:
         """A page of text: which component lives where, how much variance it carries in each view, and why we think so; in a
@@ -320,37 +314,6 @@ class RCA(ComponentAnalysis):
     def plot(self, figure: Any = None) -> Any:
         """An UpSet-like figure of the variance per subset; returns the matplotlib Figure."""
         return _plot(self, figure)
-
-
-def _shared_space(space: SearchSpace, least: Mapping[str, int]) -> SearchSpace:
-    """Of views that were reduced, and of all where there are fewer samples than products of two columns: the directions that
-    they share with the others, canonical ones beyond chance; least : {view: at least so many}, the ranks that were given.
-
-    A joint fit of many columns of few rows would be mostly noise, and slow; what is not shared is the view's own.
-    """
-    data = space.data
-    if not isinstance(data, RowData):
-        return space
-    second = data.moments(2)
-    C, ends = second.covariance(unbiased=False), np.cumsum([0, *(len(frame.to) for frame in space.frames.values())])
-    few = second.n < len(C) ** 2
-    if space.rows is None and not few:
-        return space
-    frames, inner = {}, []
-    for i, (view, frame) in enumerate(space.frames.items()):
-        own = np.arange(ends[i], ends[i + 1])
-        shared = LinearMap.identity(len(own))
-        if few or len(frame.to) < len(frame.back):
-            shared = shared_frame(C, own, second.n - data.lost, _SHARED, least[view])
-        inner.append(shared.to.T)
-        frames[view] = LinearMap(shared.to @ frame.to, frame.back @ shared.back)
-    if all(len(part) == part.shape[1] for part in inner):
-        return space
-    if space.rows is None:
-        _, rows, mean = centred_rows(data, len(C))
-        space = replace(space, rows=rows, mean=mean)
-    into = AffineMap(second.mean, linalg.block_diag(*inner))
-    return replace(space, data=replace(data, rows=data.rows.mapped(into)), frames=frames)
 
 
 def _independent_rows(space: SearchSpace) -> float | None:
@@ -376,12 +339,7 @@ def _independent_rows(space: SearchSpace) -> float | None:
 
 # ---- what a fitted RCA tells a reader
 
-_OPEN: dict[str, Any] = {
-    "alpha": 0.45,
-    "hatch": "////",
-    "edgecolor": GREY,
-    "linewidth": 0,
-}  # not told how much there is
+_OPEN: dict[str, Any] = {"alpha": 0.45, "hatch": "////", "edgecolor": GREY, "linewidth": 0}  # how much is not told
 _BAR = 8  # characters of a bar of 100%
 
 

@@ -42,21 +42,18 @@ class Linear:
     blurred: tuple[Subset, ...] = ()
 
 
-def narrow_views(system: SetSystem, columns: Columns, gauge: Gauge) -> list[tuple[Subset, str]]:
-    """(Q, view) where the paper has no inverse: S_Q has as many coordinates as its gauge view, and this view fewer."""
-    pairs = [(q, view) for q in system.order for view in system.distinguishing(q)]
-    return [(q, view) for q, view in pairs if len(columns[view]) < len(columns[gauge[q]])]
-
-
 def require_dimensions(system: SetSystem, columns: Columns, gauge: Gauge) -> None:
-    """Refuse these, with the remedy."""
-    for q, view in narrow_views(system, columns, gauge):
-        smallest = min(q, key=lambda v: len(columns[v]))
-        raise DataError(
-            f"the component of {q} is written in the {len(columns[gauge[q]])} (independent) columns of view {gauge[q]!r}, but "
-            f"view {view!r} has only {len(columns[view])} and cannot show all of it. Write it in the smallest view, "
-            f"gauge={{{q!r}: {smallest!r}}}, or give {view!r} more columns"
-        )
+    """Refuse where the paper's argument has no inverse: S_Q has as many coordinates as its gauge view."""
+    for q in system.order:
+        home = len(columns[gauge[q]])
+        for view in system.distinguishing(q):
+            if len(columns[view]) < home:
+                smallest = min(q, key=lambda v: len(columns[v]))
+                raise DataError(
+                    f"the component of {q} is written in the {home} (independent) columns of view {gauge[q]!r}, but view "
+                    f"{view!r} has only {len(columns[view])} and cannot show all of it. Write it in the smallest view, "
+                    f"gauge={{{q!r}: {smallest!r}}}, or give {view!r} more columns"
+                )
 
 
 def loading(transforms: Transforms, columns: Columns, gauge: str, q: Subset) -> Array:

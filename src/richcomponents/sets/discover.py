@@ -24,14 +24,14 @@ entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray, packed_size
-from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import MEMORY_LIMIT, Truth
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.kernel import MAX_ORDER
@@ -53,7 +53,6 @@ _ASKED = (
     0.5,
     2.5,
 )  # of BIC's penalty, what further directions of a set must gain, and what a set must inside larger ones
-_NONE = np.zeros(0, dtype=np.int64)
 
 
 @storable
@@ -189,21 +188,17 @@ def most_directions(
 
 @dataclass(frozen=True)
 class _Entries:
-    """{order: packed entries} that see decided components only (fitted), and those that see the one in hand, too (tested)."""
+    """{order: packed entries}, and which of all these see the component in hand (tested); others see decided ones only."""
 
-    fitted: Mapping[int, IntArray]
-    tested: Mapping[int, IntArray]
-
-    @property
-    def joined(self) -> dict[int, IntArray]:
-        return {t: np.concatenate([at, self.tested.get(t, _NONE)]) for t, at in self.fitted.items()}
+    at: Mapping[int, IntArray]
+    tested: Truth
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """A model (None without components), its parameters, the minimum of f and the number of free parameters."""
+    """A model, its parameters, the minimum of f and the number of free parameters."""
 
-    model: JointModel | None
+    model: JointModel
     x: Array
     value: float
     free: int
@@ -272,41 +267,46 @@ class _Search:
             self.current = self.current.without(q)
 
     def _entries_about(self, q: Subset) -> _Entries:
-        """Tested entries see S_Q and decided components only, fitted ones only the latter."""
-        undecided = [s for s in self.current if s not in self.ranks]
-        return _Entries(
-            self._entries(
-                lambda support: (
-                    any(set(support) <= set(s) for s in self.ranks)
-                    and not any(set(support) <= set(s) for s in undecided)
-                )
-            ),
-            self._entries(lambda support: self.current.distinguishes(support, q)),
-        )
+        """Tested entries see S_Q and decided components only, the others only the latter."""
+        decided, undecided = ([s for s in self.current if (s in self.ranks) == there] for there in (True, False))
+        at, tested = dict[int, IntArray](), []
+        for t in self.evidence.orders:
+            supports = self.evidence.support[t]
+            about = self.current.distinguished(q, supports)
+            seen = self._inside(supports, decided) & ~self._inside(supports, undecided)
+            at[t] = np.flatnonzero(about | seen)
+            tested.append(about[at[t]])
+        return _Entries(at, np.concatenate(tested))
+
+    def _inside(self, supports: IntArray, sets: Iterable[Subset]) -> Truth:
+        """Whether entries with these supports see a component of one of the sets."""
+        inside = [supports & ~self.current.bits(s) == 0 for s in sets]
+        return np.any(inside, axis=0) if inside else np.zeros(len(supports), dtype=bool)
 
     def _fit(self, entries: _Entries, ranks: Mapping[Subset, int]) -> _Fit:
         """Components of these ranks, fitted to the entries."""
         evidence, ranks = self.evidence, {q: r for q, r in ranks.items() if r}
-        chosen = entries.joined
-        scale = order_scale(evidence, chosen)
-        packed = {t: evidence.cumulants.packed(t) for t in evidence.orders}
-        if not ranks:
-            data = np.concatenate([packed[t][chosen[t]] * scale[t] for t in evidence.orders])
-            return _Fit(None, np.zeros(0), float(data @ data), 0)
-        system = SetSystem(self.current.views, tuple(ranks))
         model = JointModel(
-            system, evidence.columns, ranks, evidence.orders, np.eye(evidence.p), chosen, scale, free_second=True
+            SetSystem(self.current.views, tuple(ranks)),
+            evidence.columns,
+            ranks,
+            evidence.orders,
+            np.eye(evidence.p),
+            entries.at,
+            order_scale(evidence, entries.at),
+            free_second=True,
         )
-        if model.size * sum(map(len, chosen.values())) > MEMORY_LIMIT // 128:
+        if model.size * len(entries.tested) > MEMORY_LIMIT // 128:
             raise CapacityError(
                 f"discover=True refits large problems too often ({evidence.p} columns): reduce each view to its leading "
                 "principal components first, or name the sets (sets=)"
             )
+        data = model.data({t: evidence.cumulants.packed(t) for t in evidence.orders})
+        if not ranks:
+            return _Fit(model, np.zeros(0), float(data @ data), 0)
         transforms = sequential(evidence, self.current, self.gauge, ranks)
         loadings = {s: 0.5 * np.vstack([transforms[view, s] for view in s]) for s in ranks}
-        tensors = {(s, t): np.zeros(packed_size(r, t)) for s, r in ranks.items() for t in evidence.orders}
-        data = model.data(packed)
-        x = solve_tensors(model, model.join(Parameters(loadings, tensors)), data)
+        x = solve_tensors(model, model.join(Parameters(loadings, {})), data)
         found = levenberg_marquardt(model, x, data, iterations=100)
         return _Fit(model, found.x, found.value, model.size - sum(r**2 for r in ranks.values()))
 
@@ -321,15 +321,14 @@ class _Search:
         The noise of cumulants is mostly that of the components' own, which tensors of a fit take up; what is left is several
         times smaller than their mean, which it is called where nothing is left.
         """
-        slope = np.zeros((0, 0)) if fit.model is None else fit.model.linearise(fit.x)[1]
-        if fit.model is None or len(slope) <= fit.free:
+        if not 0 < fit.free < len(fit.model.scales):
             return 1.0
-        used = np.linalg.svd(slope, full_matrices=False)[0][:, : fit.free]
+        used = np.linalg.svd(fit.model.linearise(fit.x)[1], full_matrices=False)[0][:, : fit.free]
         share = self.evidence.share
         blocks = fit.model.data(self.evidence.blocks)
         blocks = blocks - share @ blocks
         left = blocks - (blocks @ used) @ used.T
-        return float(np.sum(share**2 @ left**2)) * len(share) / (len(share) - 1) / (len(slope) - fit.free)
+        return float(np.sum(share**2 @ left**2)) * len(share) / (len(share) - 1) / (len(used) - fit.free)
 
     def _unexplained(self, entries: _Entries, fit: _Fit) -> dict[int, Array]:
         """{order: (B, entries)}: what a fit leaves of the tested entries, by block; of mean zero if it is all there is.
@@ -339,28 +338,21 @@ class _Search:
         e_T - J_T H^-1 J_F' e_F; in coordinates in which the v are orthonormal they are multiplied by M^(-1/2),
         M = I + J_T H^-1 J_T'. Directions of parameters that F does not tell at all have H = 0 and drop out of T.
         """
-        evidence, fitted, tested = self.evidence, entries.fitted, entries.tested
-        weight = (evidence.share * len(evidence.share))[:, None]
-        if fit.model is None:
-            scale = order_scale(evidence, tested)
-            return {t: weight * evidence.blocks[t][:, at] * scale[t] for t, at in tested.items() if len(at)}
+        share, tested = self.evidence.share, entries.tested
         value, slope = fit.model.linearise(fit.x)
-        left = fit.model.data(evidence.blocks) - value
-        ends = np.cumsum([0, *(len(at) for at in entries.joined.values())])
-        starts = ends[:-1] + [len(fitted[t]) for t in evidence.orders]
-        told = np.concatenate([np.arange(a, b) for a, b in zip(ends, starts, strict=False)])
-        values, vectors = np.linalg.eigh(slope[told].T @ slope[told])
-        root = vectors / np.sqrt(
-            np.maximum(values, 0.0) + 1e-12 * max(values[-1], 1.0)
-        )  # H^(-1/2), rounding where F tells nothing
-        moved = left[:, told] @ (slope[told] @ root)
-        out = {}
-        for i, t in enumerate(evidence.orders):
-            part = slice(starts[i], ends[i + 1])
+        left = fit.model.data(self.evidence.blocks) - value
+        values, vectors = np.linalg.eigh(slope[~tested].T @ slope[~tested])
+        tiny = 1e-12 * np.max(values, initial=1.0)  # rounding where F tells nothing
+        root = vectors / np.sqrt(np.maximum(values, 0.0) + tiny)  # H^(-1/2)
+        moved = left[:, ~tested] @ (slope[~tested] @ root)
+        out, orders = {}, np.repeat(list(entries.at), [len(at) for at in entries.at.values()])
+        for t in entries.at:
+            part = np.flatnonzero(tested & (orders == t))
             basis, sizes, _ = np.linalg.svd(slope[part] @ root, full_matrices=False)  # M = I + basis sizes^2 basis'
-            if tested[t].size > np.sum(sizes > 1e4):  # else nothing is left to be tested
+            if len(part) > np.sum(sizes > 1e4):  # else nothing is left to be tested
                 pseudo = left[:, part] - moved @ (slope[part] @ root).T
-                out[t] = weight * (pseudo - (pseudo @ basis * (1 - 1 / np.sqrt(1 + sizes**2))) @ basis.T)
+                free = pseudo - (pseudo @ basis * (1 - 1 / np.sqrt(1 + sizes**2))) @ basis.T
+                out[t] = (share * len(share))[:, None] * free
         return out
 
     def reconsider(self, likely: set[Subset]) -> None:
@@ -370,10 +362,10 @@ class _Search:
         sets that a test at a lower level keeps; larger ones of them may take the place of one set inside."""
         for larger in [q for q in self.tested if len(q) > 2 and q in likely and q not in self.ranks]:
             most = most_directions(self._with(larger), larger, self.width, {}, self.pairs)
-            inside = [q for sets in self._inside(larger)[:1] for q in sets]
+            inside = [q for sets in self._subsets(larger)[:1] for q in sets]
             self._taken(larger, [{q: r for q, r in self.ranks.items() if q != out} | {larger: most} for out in inside])
         for larger in [q for q in self.tested if len(q) > 2]:
-            while self._moved(larger, self._inside(larger)):
+            while self._moved(larger, self._subsets(larger)):
                 pass
         for q in sorted(self.ranks, key=len):
             others = [s for s in self.ranks if s != q and set(s) & set(q) and not set(q) < set(s)]
@@ -383,7 +375,7 @@ class _Search:
             if q not in self.ranks:
                 self._exchanged(q)
 
-    def _inside(self, larger: Subset) -> list[list[Subset]]:
+    def _subsets(self, larger: Subset) -> list[list[Subset]]:
         """Subsets that may owe a direction to a larger set: all that are there, or all but one, if they are in the covariances
         of all of its pairs, as it would be."""
         inside = [q for q in self.ranks if set(q) < set(larger)]
@@ -425,9 +417,12 @@ class _Search:
         system = self._with(to)
         if not choices or max(len(system.distinguishing(q)) for q in [*self.ranks, to]) >= self.evidence.order:
             return False
-        entries = _Entries(
-            self._entries(lambda support: any(set(support) <= set(q) for q in self.tested) and len(support) > 1), {}
-        )
+        at = {
+            t: np.flatnonzero(self._inside(bits, self.tested) & (bits & (bits - 1) != 0))  # of several views
+            for t, bits in self.evidence.support.items()
+            if t > 1
+        }
+        entries = _Entries(at, np.zeros(sum(map(len, at.values())), dtype=bool))
         now = self._fit(entries, self.ranks)
         noise = self._noise(now)
         before, kept = self._criterion(now, noise, asked), self.current
@@ -459,14 +454,6 @@ class _Search:
                 "without those of three views"
             )
         self.evidence = self.higher(needed)
-
-    def _entries(self, wanted: Callable[[Subset], bool]) -> dict[int, IntArray]:
-        """{order: packed entries whose support is wanted}."""
-        out = {}
-        for t in self.evidence.orders:
-            chosen = [at for support, at in self.evidence.supports(t) if wanted(support)]
-            out[t] = np.sort(np.concatenate([_NONE, *chosen]))
-        return out
 
 
 def _signs(blocks: int, resolution: float, random_state: int | None) -> Array:

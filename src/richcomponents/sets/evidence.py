@@ -7,24 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations, permutations
 from math import factorial
 
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import Array, IntArray, packed_indices, packed_rank
+from richcomponents.algebra import Array, IntArray, packed_indices
 from richcomponents.algebra.arrays import whitening
-from richcomponents.components.sets import Subset
+from richcomponents.algebra.packing import extension_table
 from richcomponents.components.wide import LinearMap
 from richcomponents.cumulants import Cumulants, linearised_block_cumulants
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
-from richcomponents.pair.canonical import canonical, choose_rank
+from richcomponents.pair.canonical import Canonical, canonical, choose_rank
 from richcomponents.storage import storable
 
 SINGULAR = 1e-8  # eigenvalues of the correlations of white columns below this are linear dependence, which nothing can separate
+
+
+def columns_of(frames: Mapping[str, LinearMap]) -> dict[str, IntArray]:
+    """{view: its columns}, of views side by side, as their maps make them."""
+    ends = np.cumsum([0, *(len(frame.to) for frame in frames.values())])
+    return {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
 
 
 @storable
@@ -32,80 +38,90 @@ SINGULAR = 1e-8  # eigenvalues of the correlations of white columns below this a
 class WhiteViews:
     """Views side by side in a table, and in white columns.
 
-    place : {view: its columns in the table}; frames : {view: maps to and from white columns};
-    columns : {view: its white columns}; totals : {view: variance, summed over its columns}.
+    place : {view: its columns in the table}; frames : {view: maps to and from white columns}; totals : {view: variance, summed
+    over its columns}.
     """
 
     place: Mapping[str, slice]
     frames: Mapping[str, LinearMap]
-    columns: Mapping[str, IntArray]
     totals: Mapping[str, float]
 
     @classmethod
-    def of(
-        cls, covariance: Array, place: Mapping[str, slice], describe: Callable[[int], str], *, whiten: bool = True
-    ) -> WhiteViews:
-        """From the covariance of the table's columns; describe(column) names a column in errors.
-
-        whiten=False : columns stay as they are (the paper's method).
-        """
+    def of(cls, covariance: Array, place: Mapping[str, slice], *, whiten: bool = True) -> WhiteViews:
+        """From the covariance of the table's columns; whiten=False : columns stay as they are (the paper's method)."""
         own = {view: covariance[part, part] for view, part in place.items()}
-        frames = {view: LinearMap(*whitening(C)) if whiten else LinearMap.identity(len(C)) for view, C in own.items()}
-        ends = np.cumsum([0, *(len(frame.to) for frame in frames.values())])
-        columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
-        views = cls(place, frames, columns, {view: float(np.trace(C)) for view, C in own.items()})
-        for view, total in views.totals.items():
+        totals = {view: float(np.trace(C)) for view, C in own.items()}
+        for view, total in totals.items():
             if not total > 0:
                 raise DataError(f"no column of view {view!r} varies: leave it out")
-        if whiten:
-            views._check_independent(covariance, describe)
-        return views
+        frames = {view: LinearMap(*whitening(C)) if whiten else LinearMap.identity(len(C)) for view, C in own.items()}
+        return cls(place, frames, totals)
 
     def composed(
         self, frames: Mapping[str, LinearMap], place: Mapping[str, slice], totals: Mapping[str, float]
     ) -> WhiteViews:
         """The same white columns from the columns that the table's were made of: frames to and from them, their place, and the
         variance of the views there."""
-        both = {
-            view: LinearMap(frame.to @ frames[view].to, frames[view].back @ frame.back)
-            for view, frame in self.frames.items()
-        }
-        return WhiteViews(place, both, self.columns, totals)
+        both = {view: frames[view].then(frame) for view, frame in self.frames.items()}
+        return WhiteViews(place, both, totals)
 
-    @property
+    def narrowed(self, shared: Mapping[str, LinearMap]) -> WhiteViews:
+        """Fewer white columns of some views."""
+        frames = {view: frame.then(shared[view]) if view in shared else frame for view, frame in self.frames.items()}
+        return WhiteViews(self.place, frames, self.totals)
+
+    @cached_property
+    def columns(self) -> dict[str, IntArray]:
+        """{view: its white columns}."""
+        return columns_of(self.frames)
+
+    @cached_property
     def into(self) -> Array:
         """(columns of the table, white columns)."""
         return np.asarray(linalg.block_diag(*(frame.to.T for frame in self.frames.values())))
 
-    @property
+    @cached_property
     def back(self) -> Array:
         """(white columns, columns of the table)."""
         return np.asarray(linalg.block_diag(*(frame.back.T for frame in self.frames.values())))
 
-    def _check_independent(self, covariance: Array, describe: Callable[[int], str]) -> None:
-        into = self.into
-        values, vectors = np.linalg.eigh(into.T @ covariance @ into)
+    def correlation(self, covariance: Array) -> Array:
+        """Of the white columns, from the covariance of the table's."""
+        return np.asarray(self.into.T @ covariance @ self.into)
+
+    def shared(
+        self, correlation: Array, n: float, alpha: float, least: Mapping[str, int] | None = None
+    ) -> dict[str, LinearMap]:
+        """{view: maps to the directions that it shares with all others beyond chance}; to all where it seems to share none.
+
+        n : independent rows behind the correlation; alpha : level of the test; least : of these views only, at least so many
+        directions, if any.
+
+        Exactly so many directions of a view carry anything of components that it shares (unless their covariances cancel): the
+        canonical directions are Cov(U)^-1 times their loadings, and what is orthogonal to these has none of them.
+        """
+        out = {}
+        for view in self.frames if least is None else least:
+            own = self.columns[view]
+            pair = _canonical(correlation, own, np.setdiff1d(np.arange(len(correlation)), own), n)
+            k = max(choose_rank(pair, alpha), 0 if least is None else least[view])
+            out[view] = LinearMap(pair.x_from_u[:k], pair.u_from_x[:, :k]) if k else LinearMap.identity(len(own))
+        return out
+
+    def check_independent(self, correlation: Array, variances: Array, describe: Callable[[int], str]) -> None:
+        """variances : of the table's columns; describe(column) names one of them in errors."""
+        values, vectors = np.linalg.eigh(correlation)
         if values[0] < SINGULAR:
-            weight = np.abs(into @ vectors[:, 0]) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+            weight = np.abs(self.into @ vectors[:, 0]) * np.sqrt(np.maximum(variances, 0.0))
             raise DataError(
                 f"the views are linearly dependent on each other ({describe(int(np.argmax(weight)))} is part of it), so their "
                 "components cannot be told apart: drop columns that occur in several views, or use more samples than columns"
             )
 
 
-def shared_frame(covariance: Array, own: IntArray, n: float, alpha: float, least: int = 0) -> LinearMap:
-    """The directions of a view that it shares with all others beyond chance; all of them where it seems to share none.
-
-    covariance : of all columns; own : those of the view; n : independent rows behind it; alpha : level of the test; least : at
-    least so many directions, if any.
-
-    Exactly so many directions of the view carry anything of components that it shares (unless their covariances cancel): the
-    canonical directions are Cov(U)^-1 times their loadings, and what is orthogonal to these has none of them.
-    """
-    rest = np.setdiff1d(np.arange(len(covariance)), own)
-    pair = canonical(covariance[np.ix_(own, own)], covariance[np.ix_(own, rest)], covariance[np.ix_(rest, rest)], n)
-    k = max(choose_rank(pair, alpha), least)
-    return LinearMap(pair.x_from_u[:k], pair.u_from_x[:, :k]) if k else LinearMap.identity(len(own))
+def _canonical(correlation: Array, a: IntArray, b: IntArray, n: float) -> Canonical:
+    """Of some columns with others."""
+    return canonical(correlation[np.ix_(a, a)], correlation[np.ix_(a, b)], correlation[np.ix_(b, b)], n)
 
 
 def pair_ranks(
@@ -116,12 +132,12 @@ def pair_ranks(
     out = {}
     for i, j in combinations(columns, 2):
         a, b = columns[i], columns[j]
-        pair = canonical(covariance[np.ix_(a, a)], covariance[np.ix_(a, b)], covariance[np.ix_(b, b)], n)
-        rank = choose_rank(pair, alpha)
+        rank = choose_rank(_canonical(covariance, a, b, n), alpha)
         out[frozenset((i, j))] = float("inf") if rank == min(len(a), len(b)) else float(rank)
     return out
 
 
+@lru_cache(maxsize=16)
 def multiplicity(p: int, order: int) -> Array:
     """How often each packed entry occurs in the dense tensor.
 
@@ -211,19 +227,20 @@ class SetEvidence:
             out[t] = max(float(seen / expected), 0.1)
         return out
 
-    def position(self, slots: Sequence[str]) -> IntArray:
-        """Where the dense cross-cumulant with these views in its slots lies in the packed vectors."""
-        grid = np.stack(np.meshgrid(*(self.columns[view] for view in slots), indexing="ij"), axis=-1)
-        return packed_rank(np.sort(grid, axis=-1), self.p)
+    @cached_property
+    def bit(self) -> dict[str, int]:
+        """Each view as :meth:`SetSystem.bits`."""
+        return {view: 1 << i for i, view in enumerate(self.columns)}
 
-    def supports(self, order: int) -> list[tuple[Subset, IntArray]]:
-        """The packed entries of an order, grouped by the views that occur in them."""
-        owner = np.empty(self.p, dtype=np.int64)
-        for number, columns in enumerate(self.columns.values()):
-            owner[columns] = 1 << number
-        mask = np.bitwise_or.reduce(owner[packed_indices(self.p, order)], axis=1)
-        names = tuple(self.columns)
-        return [
-            (tuple(name for i, name in enumerate(names) if code >> i & 1), np.flatnonzero(mask == code))
-            for code in np.unique(mask)
-        ]
+    @cached_property
+    def support(self) -> dict[int, IntArray]:
+        """{order: (packed,)}, the views that occur in each entry, as :meth:`SetSystem.bits`; from order 1 on."""
+        owner = np.concatenate([np.full(len(own), self.bit[view]) for view, own in self.columns.items()])
+        return {t: np.bitwise_or.reduce(owner[packed_indices(self.p, t)], axis=1) for t in range(1, self.order + 1)}
+
+    def places(self, *slots: IntArray) -> IntArray:
+        """Where the dense cross-cumulant of these columns, slot by slot, lies in the packed vectors."""
+        at = slots[0]
+        for t, columns in enumerate(slots[1:], 1):
+            at = extension_table(self.p, t)[at][..., columns]
+        return at

@@ -46,7 +46,6 @@ from richcomponents.algebra import (
 from richcomponents.algebra.arrays import power
 from richcomponents.components.component import Term, Terms, less
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.sets.evidence import SINGULAR, SetEvidence, home, multiplicity
 from richcomponents.storage import storable
 
@@ -94,7 +93,7 @@ def _supports(system: SetSystem, q: Subset, alone: Mapping[str, Array]) -> list[
 def _alone(transform: Array, columns: IntArray, p: int) -> Array:
     """The map A(view, Q)^+ U_view, (p, columns of the gauge view)."""
     slot = np.zeros((p, transform.shape[1]))
-    slot[columns] = truncated_pinv(transform).T
+    slot[columns] = np.linalg.pinv(transform).T
     return slot
 
 
@@ -176,29 +175,46 @@ class JointModel:
 
     @property
     def size(self) -> int:
-        return max(int(part.stop) for part in self.slices.values())
+        return max((int(part.stop) for part in self.slices.values()), default=0)
+
+    @cached_property
+    def linear(self) -> IntArray:
+        """Which parameters are tensors: the model is linear in them."""
+        tensors = [np.arange(part.start, part.stop) for (_, t), part in self.slices.items() if t > 1]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *tensors])
+
+    def sizes(self, x: Array) -> Array:
+        """Root mean squares of each component's loadings, at these; zero at tensors."""
+        out = np.zeros(self.size)
+        for (_, t), part in self.slices.items():
+            out[part] = np.sqrt(np.mean(x[part] ** 2)) * (t == 1)
+        return out
 
     def join(self, parameters: Parameters) -> Array:
-        x = np.zeros(self.size)
+        x = np.zeros(self.size)  # tensors that are not given are zero
         for (q, t), part in self.slices.items():
-            x[part] = self.free(q, parameters.loadings[q]).ravel() if t == 1 else parameters.tensors[q, t]
+            x[part] = self.free(q, parameters.loadings[q]).ravel() if t == 1 else parameters.tensors.get((q, t), 0.0)
         return x
 
     def split(self, x: Array) -> Parameters:
-        own = self._split(x)
+        own = self.free_parameters(x)
         return Parameters({q: self.tied(q, C) for q, C in own.loadings.items()}, own.tensors)
 
-    def _split(self, x: Array) -> Parameters:
+    def free_parameters(self, x: Array) -> Parameters:
         """With the free loadings only."""
         loadings = {q: x[self.slices[q, 1]].reshape(-1, self.ranks[q]) for q in self.system.order}
         return Parameters(loadings, {key: x[part] for key, part in self.slices.items() if key[1] > 1})
 
     # ---- values and derivatives
 
+    @cached_property
+    def scales(self) -> Array:
+        """Square roots of the weights of all entries, (rows,)."""
+        return np.concatenate([self.scale[t] for t in self.orders])
+
     def data(self, packed: Mapping[int, Array]) -> Array:
         """The chosen entries of packed cumulants (..., packed), weighted: (..., rows)."""
-        parts = [packed[t][..., self.entries[t]] * self.scale[t] for t in self.orders]
-        return np.concatenate(parts, axis=-1)
+        return np.concatenate([packed[t][..., self.entries[t]] for t in self.orders], axis=-1) * self.scales
 
     def predict(self, x: Array) -> Array:
         """The weighted model, (rows,)."""
@@ -206,12 +222,12 @@ class JointModel:
 
     def linearise(self, x: Array) -> tuple[Array, Array]:
         """The weighted model (rows,) and its derivative (rows, parameters)."""
-        slope = np.zeros((sum(map(len, self.entries.values())), self.size))
+        slope = np.zeros((len(self.scales), self.size))
         return self._evaluate(x, slope), slope
 
     def _evaluate(self, x: Array, slope: Array | None) -> Array:
         """The values; derivatives are added to the zeros of `slope`."""
-        parameters, values, start = self._split(x), [], 0
+        parameters, values, start = self.free_parameters(x), [], 0
         for t in self.orders:
             index = packed_indices(self.p, t)[self.entries[t]]
             value = np.zeros(len(index))
@@ -262,12 +278,9 @@ def _merge(r: int, t: int) -> Array:
 
 def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
     """x with the tensors that fit best, given its loadings: a linear problem."""
-    x = x.copy()
-    for (_, t), part in model.slices.items():
-        if t > 1:
-            x[part] = 0.0
+    x, free = x.copy(), model.linear
+    x[free] = 0.0
     value, slope = model.linearise(x)
-    free = np.concatenate([np.arange(part.start, part.stop) for (_, t), part in model.slices.items() if t > 1])
     design = slope[:, free]
     normal = design.T @ design
     ridge = 1e-6 * np.diag(normal).max() * np.eye(len(free))

@@ -1,6 +1,6 @@
 """RCA of any number of views, from data to a :class:`SetSolution`.
 
-    second moments -> white views -> which sets, and their ranks (settle) -> moments of the white columns -> loadings of all
+    second moments -> white views -> which sets, and their ranks -> moments of the white columns -> loadings of all
     components (joint fit, or the paper's algorithms) -> transformations and covariances in white columns (solve)
 
 Rows of groups, and rows that are counted several times, are not independent. The weights of the joint fit know it: the noise of
@@ -10,31 +10,32 @@ the cumulants is measured between blocks, and what belongs together is in one bl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread
 from richcomponents.components.component import CumulantSource
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.wide import Factored, SearchSpace, triangular
+from richcomponents.components.wide import Factored, SearchSpace, centred_rows, triangular
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
-from richcomponents.inference.verdicts import Verdict
-from richcomponents.moments.data import AffineMap
+from richcomponents.inference.verdicts import Test, Verdict
+from richcomponents.moments import Moments
+from richcomponents.moments.data import AffineMap, RowData
 from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.pair.solution import MIN_BLOCKS, MIN_ROWS
 from richcomponents.paper.general import Linear, linear_of_cumulants, require_dimensions
-from richcomponents.sets.discover import SetTest, choose_ranks, discover_sets, most_directions
-from richcomponents.sets.evidence import SetEvidence, WhiteViews, pair_ranks, shared_frame
-from richcomponents.sets.model import Known
+from richcomponents.sets.discover import choose_ranks, discover_sets, most_directions
+from richcomponents.sets.evidence import SetEvidence, WhiteViews, columns_of, pair_ranks
 from richcomponents.sets.refine import JointFit, fit_joint, misfit
 from richcomponents.sets.solution import SetFit, SetSolution, component_name
 
+_SHARED = 0.01  # level of the test of how many directions a view shares
 USUAL = 4  # order of the cumulants that are fitted, unless sets cannot be told apart without more
 
 
@@ -70,30 +71,112 @@ def named_transformations(A: Mapping[Any, object] | None, sets: SetSystem) -> li
     return out
 
 
-@dataclass(frozen=True)
 class SetProblem:
-    """A set system, its gauges and ranks, and where the evidence comes from.
+    """What is to be solved: the sets asked for or, with discover, those that the data support; their gauges and ranks.
 
-    space : columns of all views side by side, or principal components of wide ones; place : {view: its columns}, those of the
-    user; map : from the columns that are looked at to white ones; verdicts : of discovery, None without; independent : how many
-    independent rows the samples are worth; known : transformations that were given; spare : directions that components could
-    have beyond those that tests say.
+    Views that were reduced, and all where samples are fewer than products of two columns, are compared in the directions that
+    they share with the others, canonical ones beyond chance: a joint fit of many columns of few rows would be mostly noise, and
+    slow. What is not shared is the view's own. Elsewhere such directions serve tests only.
+
+    space, place : the columns that are looked at, and {view: its columns}, those of the user; describe(column) names one of the
+    user's in errors; sets, gauge, ranks, A : as the user gave them, the last three for some sets; order : highest of the
+    cumulants, above four for the components only, unless sets cannot be told apart without; with discover it is as high as the
+    sets that are there take; independent : how many independent rows the samples are worth, all by default.
     """
 
-    space: SearchSpace
-    place: Mapping[str, slice]
-    map: AffineMap
-    white: WhiteViews
-    system: SetSystem
-    gauge: Mapping[Subset, str]
-    ranks: Mapping[Subset, int]
-    method: str
-    order: int
-    verdicts: Mapping[Subset, SetTest] | None
-    random_state: int | None
-    independent: float
-    known: Known
-    spare: Mapping[Subset, int]
+    def __init__(
+        self,
+        space: SearchSpace,
+        place: Mapping[str, slice],
+        describe: Callable[[int], str],
+        *,
+        sets: SetSystem,
+        gauge: Mapping[Any, str] | None = None,
+        ranks: Mapping[Any, int] | None = None,
+        method: str = "efficient",
+        order: int = USUAL,
+        discover: bool = False,
+        alpha: float = 0.01,
+        random_state: int | None = 0,
+        independent: float | None = None,
+        A: Mapping[Any, object] | None = None,
+    ) -> None:
+        self.space, self.place, self.method, self.order, self.random_state = space, place, method, order, random_state
+        homes, given = by_subset(gauge, "gauge", sets), by_subset(ranks, "rank", sets)
+        for q, view in homes.items():
+            if view not in q:
+                raise DataError(f"gauge={{{q!r}: {view!r}}}: the gauge of a component is one of its own views")
+        second = space.data.moments(2)
+        blocks = int(np.sum(second.block_sizes > 0))
+        if second.n < MIN_ROWS or blocks < MIN_BLOCKS:
+            raise DataError(
+                f"{second.n} samples in {blocks} blocks are too few: cumulants of order three and four need at least "
+                f"{MIN_ROWS} samples in {MIN_BLOCKS} blocks (or groups)"
+            )
+        self.independent = float(second.n - space.data.lost) if independent is None else independent
+        least = {view: max((rank for q, rank in given.items() if view in q), default=1) for view in place}
+        correlation = self._look(second, describe, least)
+        columns = self.white.columns
+        homes = {q: homes.get(q) or _gauge(q, sets, columns) for q in [*sets, *((view,) for view in sets.views)]}
+        full = {q: len(columns[view]) for q, view in homes.items()}
+        for q, rank in given.items():
+            if not 1 <= rank <= full[q]:
+                raise DataError(
+                    f"rank={{{q!r}: {rank!r}}} must lie between 1 and {full[q]}, the independent columns of {homes[q]!r}"
+                )
+        known = _known_transformations(A, sets, homes, place, self.white, reduced=bool(self.reduced))
+        self.system, self.verdicts, chosen = sets, None, dict[Subset, int]()
+        if method == "efficient":
+            level = alpha / max(sum(len(q) > 1 for q in sets), 1)
+            pairs = pair_ranks(correlation, columns, self.independent, level)
+            shared = self.white.shared(correlation, self.independent, level)
+            own = columns_of(shared)
+
+            def evidence(highest: int = min(order, USUAL)) -> SetEvidence:
+                """Cumulants of the directions that each view shares with the others."""
+                into = self.map.matrix @ linalg.block_diag(*(frame.to.T for frame in shared.values()))
+                return SetEvidence(own, space.data.moments(highest, AffineMap(self.map.centre, into)), highest)
+
+            with one_blas_thread():
+                if discover:
+                    self.system, self.verdicts = discover_sets(
+                        evidence(), sets, alpha, random_state, given, pairs, evidence
+                    )
+                    self.order = min(max(order, self.system.L + 1), MAX_ORDER)
+                self.system.require_order(self.order)
+                widths = {view: (len(frame.to), len(frame.back)) for view, frame in shared.items()}
+                chosen = choose_ranks(evidence, self.system, pairs, given, widths, random_state)
+        if self.verdicts is not None:
+            self.verdicts = {q: replace(one, rank=chosen.get(q, one.rank)) for q, one in self.verdicts.items()}
+        self.gauge = {q: homes[q] for q in self.system}
+        self.ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in self.system}
+        self.spare = {q: full[q] - self.ranks[q] for q in self.system if q in chosen and q not in given}
+        self.known = {key: value for key, value in known.items() if key[1] in self.system}
+
+    def _look(self, second: Moments, describe: Callable[[int], str], least: Mapping[str, int]) -> Array:
+        """Decide which white columns are looked at: `white`, of the columns of `space`; `map`, to them; `reduced`, the views of
+        which they are not all. Their correlations. least : so many directions of a view at least."""
+        space, C = self.space, second.covariance(unbiased=False)
+        ends = np.cumsum([0, *(len(frame.to) for frame in space.frames.values())])
+        place = {view: slice(int(ends[i]), int(ends[i + 1])) for i, view in enumerate(space.frames)}
+        narrow = {view for view, frame in space.frames.items() if len(frame.to) < len(frame.back)}
+        self.white = WhiteViews.of(C, place, whiten=self.method == "efficient")
+        if self.method == "efficient" and isinstance(space.data, RowData):
+            few = self.place if second.n < len(C) ** 2 else narrow
+            shared = self.white.shared(self.white.correlation(C), self.independent, _SHARED, {v: least[v] for v in few})
+            self.white = self.white.narrowed({view: shared[view] for view in few})
+            narrow |= {view for view in few if len(shared[view].to) < len(shared[view].back)}
+        self.map, self.reduced = AffineMap(second.mean, self.white.into), tuple(v for v in self.place if v in narrow)
+        correlation = self.white.correlation(C)
+        if self.method == "efficient":
+            self.white.check_independent(
+                correlation,
+                C.diagonal(),
+                describe
+                if space.rows is None
+                else lambda column: f"a principal component of view {_at(place, column)!r}",
+            )
+        return correlation
 
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components."""
@@ -102,14 +185,22 @@ class SetProblem:
         fitted = self.order if self.method == "paper" or self.system.L >= USUAL else min(self.order, USUAL)
         evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map), fitted)
         high = data.moments(self.order, self.map, pooled=True) if self.order > fitted else None
-        ranks, fit, test = self.ranks, None, None
+        ranks: Mapping[Subset, int] = self.ranks
+        fit = test = None
         if self.method == "paper":
             found = self._by_paper(evidence)
         else:
-            fit, ranks = self._fit(evidence)
+            fit, ranks, test = self._fit(evidence)
             found = SetFit.by_loadings(evidence, self.system, self.gauge, fit.parameters, self.known)
-            test = misfit(evidence, self.system, fit.parameters.loadings)[1]
-        white, beyond = self._in_users_columns()
+        white, mean, beyond = self.white, np.array(self.map.centre), dict[str, Factored]()
+        if self.reduced and isinstance(data, RowData):
+            rows, mean = self.space.rows, mean if self.space.mean is None else self.space.mean
+            rows = centred_rows(data, len(mean))[1] if rows is None else rows
+            totals = {view: float(np.sum(rows[:, part] ** 2)) / len(rows) for view, part in self.place.items()}
+            white = white.composed(self.space.frames, self.place, totals)
+            for view in self.reduced:
+                back = white.frames[view].back
+                beyond[view] = Factored.of(triangular(rows[:, self.place[view]])).plus(back.T, -np.eye(back.shape[1]))
         return SetSolution(
             found,
             self.gauge,
@@ -119,7 +210,7 @@ class SetProblem:
             relative_errors=None if fit is None else fit.errors,
             covariance_errors=None if fit is None else fit.covariance_errors,
             verdicts=self.verdicts,
-            mean=np.array(self.map.centre) if self.space.mean is None else self.space.mean,
+            mean=mean,
             beyond=beyond,
             independent_rows=self.independent,
             units=self.space.units,
@@ -128,7 +219,7 @@ class SetProblem:
             misfit=test,
         )
 
-    def _fit(self, evidence: SetEvidence) -> tuple[JointFit, Mapping[Subset, int]]:
+    def _fit(self, evidence: SetEvidence) -> tuple[JointFit, Mapping[Subset, int], Test]:
         """The joint fit, and ranks: where covariances between views contradict it, and a component of both views has a rank
         that tests chose, it gets a direction more, smaller sets first."""
         ranks, spare = dict(self.ranks), dict(self.spare)
@@ -147,7 +238,7 @@ class SetProblem:
             views, test = misfit(evidence, self.system, fit.parameters.loadings)
             more = [q for q in sorted(spare, key=len) if set(views) <= set(q) and spare[q] > 0]
             if test.finding != Verdict.CONTRADICTED or not more:
-                return fit, ranks
+                return fit, ranks, test
             ranks[more[0]], spare[more[0]] = ranks[more[0]] + 1, spare[more[0]] - 1
 
     def _by_paper(self, evidence: SetEvidence) -> SetFit:
@@ -184,110 +275,6 @@ class SetProblem:
         ):
             if sets:
                 warn_user(words.replace("{}", ", ".join(map(component_name, sets))), WeakIdentificationWarning)
-
-    def _in_users_columns(self) -> tuple[WhiteViews, dict[str, Factored]]:
-        """White coordinates from the user's columns, and what wide views have outside of those that were looked at."""
-        rows = self.space.rows
-        if rows is None:
-            return self.white, {}
-        totals = {view: float(np.sum(rows[:, part] ** 2)) / len(rows) for view, part in self.place.items()}
-        C, inner = self.space.data.moments(2).covariance(unbiased=False), _inner_places(self.space)
-        beyond = {}
-        for view, frame in self.space.frames.items():
-            if len(frame.to) < len(frame.back):
-                whole = Factored.of(triangular(rows[:, self.place[view]]))
-                beyond[view] = whole.plus(frame.back.T, -C[inner[view], inner[view]])
-        return self.white.composed(self.space.frames, self.place, totals), beyond
-
-
-def settle(
-    space: SearchSpace,
-    place: Mapping[str, slice],
-    describe: Callable[[int], str],
-    *,
-    sets: SetSystem,
-    gauge: Mapping[Any, str] | None = None,
-    ranks: Mapping[Any, int] | None = None,
-    method: str = "efficient",
-    order: int = USUAL,
-    discover: bool = False,
-    alpha: float = 0.01,
-    random_state: int | None = 0,
-    independent: float | None = None,
-    A: Mapping[Any, object] | None = None,
-) -> SetProblem:
-    """What is to be solved: the set system asked for or, with discover, what the data support of it.
-
-    space, place : as in :class:`SetProblem`; describe(column) names a column of the user in errors; gauge, ranks, A : as the
-    user gave them, for some sets; order : highest of the cumulants, above four for the components only, unless sets cannot be
-    told apart without; with discover it is as high as the sets that are there take; independent : all rows by default.
-    """
-    homes, given = by_subset(gauge, "gauge", sets), by_subset(ranks, "rank", sets)
-    for q, view in homes.items():
-        if view not in q:
-            raise DataError(f"gauge={{{q!r}: {view!r}}}: the gauge of a component is one of its own views")
-    data, second, inner = space.data, space.data.moments(2), _inner_places(space)
-    blocks = int(np.sum(second.block_sizes > 0))
-    if second.n < MIN_ROWS or blocks < MIN_BLOCKS:
-        raise DataError(
-            f"{second.n} samples in {blocks} blocks are too few: cumulants of order three and four need at least "
-            f"{MIN_ROWS} samples in {MIN_BLOCKS} blocks (or groups)"
-        )
-    white = WhiteViews.of(
-        second.covariance(unbiased=False),
-        inner,
-        describe if space.rows is None else lambda column: _of_view(column, inner),
-        whiten=method == "efficient",  # the paper's method works on the columns as they are
-    )
-    homes = {q: homes.get(q) or _gauge(q, sets, white) for q in [*sets, *((view,) for view in sets.views)]}
-    full = {q: len(white.columns[view]) for q, view in homes.items()}
-    for q, rank in given.items():
-        if not 1 <= rank <= full[q]:
-            raise DataError(
-                f"rank={{{q!r}: {rank!r}}} must lie between 1 and {full[q]}, the independent columns of {homes[q]!r}"
-            )
-    known = _known_transformations(A, sets, homes, place, white, reduced=space.rows is not None)
-    map = AffineMap(second.mean, white.into)
-    system, verdicts, chosen = sets, None, dict[Subset, int]()
-    worth = float(second.n - data.lost) if independent is None else independent
-    if method == "efficient":
-        level = alpha / max(sum(len(q) > 1 for q in sets), 1)
-        correlation = white.into.T @ second.covariance(unbiased=False) @ white.into
-        pairs = pair_ranks(correlation, white.columns, worth, level)
-        frames = {view: shared_frame(correlation, own, worth, level) for view, own in white.columns.items()}
-
-        def evidence(highest: int = min(order, USUAL)) -> SetEvidence:
-            """Cumulants of the directions that each view shares with the others."""
-            ends = np.cumsum([0, *(len(frame.to) for frame in frames.values())])
-            columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(frames)}
-            into = map.matrix @ linalg.block_diag(*(frame.to.T for frame in frames.values()))
-            return SetEvidence(columns, data.moments(highest, AffineMap(map.centre, into)), highest)
-
-        with one_blas_thread():
-            if discover:
-                system, verdicts = discover_sets(evidence(), sets, alpha, random_state, given, pairs, evidence)
-                order = min(max(order, system.L + 1), MAX_ORDER)
-            system.require_order(order)
-            widths = {view: (len(frame.to), len(frame.back)) for view, frame in frames.items()}
-            chosen = choose_ranks(evidence, system, pairs, given, widths, random_state)
-        if verdicts is not None:
-            verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in verdicts.items()}
-    return SetProblem(
-        space,
-        place,
-        map,
-        white,
-        system,
-        gauge={q: homes[q] for q in system},
-        ranks={q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in system},
-        method=method,
-        order=order,
-        verdicts=verdicts,
-        random_state=random_state,
-        independent=worth,
-        known={key: value for key, value in known.items() if key[1] in system},
-        spare={q: full[q] - min(chosen[q], full[q]) for q in system if q in chosen and q not in given},
-    )
 
 
 def _known_transformations(
@@ -329,20 +316,13 @@ def _known_transformations(
     return out
 
 
-def _gauge(q: Subset, sets: SetSystem, white: WhiteViews) -> str:
+def _gauge(q: Subset, sets: SetSystem, columns: Mapping[str, IntArray]) -> str:
     """The first view, or the narrowest one that shows all directions that the component can have where the first has fewer
     columns, or more."""
-    width = {view: len(white.columns[view]) for view in q}
+    width = {view: len(columns[view]) for view in q}
     most = most_directions(sets, q, width) if q in sets else width[q[0]]
     return q[0] if width[q[0]] == most else min(q, key=lambda view: (width[view] < most, width[view]))
 
 
-def _inner_places(space: SearchSpace) -> dict[str, slice]:
-    """{view: its columns among those that are looked at}."""
-    ends = np.cumsum([0, *(len(frame.to) for frame in space.frames.values())])
-    return {view: slice(int(ends[i]), int(ends[i + 1])) for i, view in enumerate(space.frames)}
-
-
-def _of_view(column: int, place: Mapping[str, slice]) -> str:
-    view = next(view for view, part in place.items() if column < part.stop)
-    return f"a principal component of view {view!r}"
+def _at(place: Mapping[str, slice], column: int) -> str:
+    return next(view for view, part in place.items() if column < part.stop)

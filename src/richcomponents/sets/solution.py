@@ -40,7 +40,6 @@ from richcomponents.learning.coefficients import (
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.pair.diagnostics import rounded
-from richcomponents.paper.contrastive import truncated_pinv
 from richcomponents.paper.general import Linear, Transforms, cumulant_terms, evaluate, linear_of_cumulants, loading
 from richcomponents.paper.solution import coefficients_of
 from richcomponents.sets.discover import SetTest
@@ -95,7 +94,7 @@ class SetFit:
             C = parameters.loadings[q]
             parts = by_view(C, q, evidence.columns)
             own = parts[gauge[q]]
-            inverse = truncated_pinv(own, None)
+            inverse = np.linalg.pinv(own)
             for view in q:
                 transforms[view, q] = known.get((view, q), parts[view] @ inverse)
             covariances[q] = own @ own.T
