@@ -26,7 +26,7 @@ from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in
-from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.models.rca import ComponentAnalysis, fit_rca, present
 from richcomponents.moments import Moments
 from richcomponents.text import in_line
 
@@ -123,10 +123,10 @@ class ComponentGLM(OutcomeLearner):
         if isinstance(X, (Moments, Iterator)):
             return self._fit_sums(model, X, y, groups)
         column = y if is_column(y) else None
-        X, y, groups, _ = model.present(X, y, groups)
+        X, y, groups, _ = present(model, X, y, groups)
         target = self._outcome_codes(labels_in(X, y) if column is not None else y)
         numbers = self._numbers(target)[0]
-        _, outcome = model.fit_outcome(X, numbers, groups, component=self.component, column=column, every_row=True)
+        _, outcome = fit_rca(model, X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
         self._recount(target)
@@ -395,7 +395,7 @@ class ComponentGLM(OutcomeLearner):
     def _expected(self, X: object) -> Array:
         """eta (n, m) for new (u, v): at the BLUP of the component, averaged over what it does not tell."""
         model, theta = self._need_rca(), np.atleast_2d(self.coef_)
-        error = model.prediction_error(self.component)
+        error = model.fitted_.prediction_error(self.component)
         unknown = np.array([max(float(row @ (error @ row)), 0.0) for row in theta])
         return self.family_.averaged(self._predictors(model.predict_component(X, self.component)), unknown)
 
