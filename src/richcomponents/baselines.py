@@ -42,8 +42,7 @@ __all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive",
 
 def _read(rca: Any, X: object, y: object) -> tuple[dict[str, Array], Array, Any, Any]:
     """The views and known covariates of complete rows, the columns of the views, and y as values; y : also a column of X."""
-    values, not_in_views = (labels_in(X, y), [y]) if is_column(y) else (y, [])
-    return read_views(rca, X, values, not_in_views)
+    return read_views(rca, X, labels_in(X, y), [y]) if is_column(y) else read_views(rca, X, y)
 
 
 # ---- samples that stand in for a component

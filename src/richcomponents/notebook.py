@@ -37,6 +37,7 @@ def templates() -> Environment:
         "undefined": StrictUndefined,
         "trim_blocks": True,
         "lstrip_blocks": True,
+        "keep_trailing_newline": True,
     }
     made = Environment(loader=PackageLoader("richcomponents"), **strict)
     made.filters |= {"in_line": in_line, "cells": cells}

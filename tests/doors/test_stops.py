@@ -130,5 +130,5 @@ def test_classes_that_are_all_that_is_shared_are_said_to_be():
     model = rc.ContrastiveRCA(views=4).fit(data.X)
     assert model.verdict_ == "strong"
     assert model.diagnostics_.rank == 0
-    assert "Beside the hidden classes, which are removed, the views share nothing that can be seen." in model.summary()
+    assert "Once the hidden classes are removed, the views share nothing that can be seen." in model.summary()
     assert "A and Cov(S1) are estimated" not in model.summary()

@@ -409,6 +409,17 @@ def test_a_control_twice_changes_nothing(data, model):
     assert twice.verdict_ == model.verdict_
 
 
+def test_a_copy_of_a_column_has_no_error_of_its_own():
+    """Errors of copies go together, which contradicts nothing."""
+    X = rc.datasets.make_confounded(1000, random_state=1).X
+    plain = rca().fit(X)
+    controls, tests = rca(6, 7).fit(np.column_stack([X, 5 - X[:, 7]])), rca(7, 6).fit(np.column_stack([2 * X[:, 0], X]))
+    assert plain.verdict_ == controls.verdict_ == tests.verdict_ == "strong"
+    own = plain.components_["S1"].covariance
+    np.testing.assert_allclose(controls.components_["S1"].covariance, own, rtol=1e-9)
+    np.testing.assert_allclose(tests.components_["S1"].covariance[1:, 1:], own, rtol=1e-9)
+
+
 # ---- rows
 
 

@@ -1,4 +1,4 @@
-"""Units do not matter: columns times 1e-6 ... 1e6 give the same coefficients, in the new units, of every outcome learner."""
+"""Units do not matter: columns times 1e-6 ... 1e6 give the same answers, in the new units, of every learner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from sklearn.base import clone
 
 import richcomponents as rc
-from richcomponents.models.base import OutcomeLearner
+from richcomponents.learning.ising import Elimination, grid_edges
+from richcomponents.models.base import AloneLearner, OutcomeLearner
 
 D = 4
 DATA = rc.datasets.make_contrastive(1500, d=D, S2="skewed", A="good", random_state=3)
@@ -80,7 +81,7 @@ def test_columns_in_other_units_have_the_same_fit(name):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
-@pytest.mark.parametrize("alpha", [0.0, 0.1])
+@pytest.mark.parametrize("alpha", [0.0, 0.1, "cv"])
 def test_a_measured_outcome_in_other_units(unit, alpha):
     model = rc.ComponentRegression(alpha=alpha, l1_ratio=0.5, rca=rca())
     one, two = (clone(model).fit(DATA.X, scale * (SIGNAL + NOISE)) for scale in (1.0, unit))
@@ -88,3 +89,60 @@ def test_a_measured_outcome_in_other_units(unit, alpha):
     if alpha:
         return
     np.testing.assert_allclose(two.coefficients_.p_value, one.coefficients_.p_value, rtol=1e-5, atol=1e-12)
+
+
+# ---- learners of a component alone
+
+
+def hidden(S: np.ndarray) -> np.ndarray:
+    """Samples perturbed along one direction, and noisy measurements of what perturbs them."""
+    rng = np.random.default_rng(2)
+    shared = 1.5 * SKEWED * rng.normal(size=S.shape[1])
+    return np.hstack([S + shared, shared + 1.5 * rng.uniform(-1, 1, S.shape)])
+
+
+def states_and_topics() -> tuple[np.ndarray, np.ndarray]:
+    """Windows of three observations (n, 6) of a chain of two states; counts (n, 4) of the words of two topics."""
+    rng, n = np.random.default_rng(1), len(SKEWED)
+    states = [rng.integers(2, size=n)]
+    for _ in range(2):
+        states.append(np.where(rng.uniform(size=n) < 0.8, states[-1], 1 - states[-1]))
+    chain = np.hstack([np.array([[2.0, 0.0], [-1.0, 1.0]])[at] + 0.5 * rng.normal(size=(n, 2)) for at in states])
+    topics = np.array([[0.6, 0.3, 0.1, 0.0], [0.0, 0.1, 0.2, 0.7]])
+    return chain, rng.multinomial(20, rng.dirichlet([0.6, 0.4], size=n) @ topics).astype(float)
+
+
+SKEWED = RNG.exponential(size=(3000, 1)) - 1
+CHAIN, WORDS = states_and_topics()
+CENTRES = np.array([[3.0, 0.0, 0.0], [-3.0, 1.0, 0.0], [0.0, -2.0, 2.0]])
+MIXED = CENTRES[RNG.integers(3, size=3000)] + 0.5 * RNG.normal(size=(3000, 3))
+SPINS = Elimination(4, grid_edges(2, 2)).sample(np.full(4, 0.4), 3000, RNG)
+ALONE: dict[str, Any] = {  # the model, its table, and units (times which) that its own view may have
+    "ComponentPCA": (rc.ComponentPCA(2), hidden(MIXED), np.full(3, 1e-6)),
+    "ComponentGaussianMixture": (rc.ComponentGaussianMixture(3), hidden(MIXED), np.full(3, 1e6)),
+    "ComponentIsing": (rc.ComponentIsing(), hidden(SPINS), np.ones(4)),
+    "ComponentHMM": (rc.ComponentHMM(2), hidden(CHAIN), np.tile([1e-6, 1e6], 3)),
+    "ComponentLDA": (rc.ComponentLDA(2), hidden(WORDS), np.ones(4)),
+}
+
+
+def test_every_learner_without_an_outcome_is_asked():
+    public = (getattr(rc, name) for name in rc.__all__)
+    assert {one.__name__ for one in public if inspect.isclass(one) and issubclass(one, AloneLearner)} == set(ALONE)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ALONE)
+def test_learners_of_a_component_alone_in_other_units(name):
+    model, X, own = ALONE[name]
+    units = np.append(own, np.resize([1e-6, 1e6, 1e-3, 1e3], len(own)))
+    one, two = (clone(model).set_params(rca=rc.ContrastiveRCA(views=len(own))).fit(table) for table in (X, X * units))
+    learned = {
+        "components_": 1.0, "explained_variance_ratio_": 1.0, "weights_": 1.0, "transition_": 1.0, "topics_": 1.0,
+        "concentrations_": 1.0, "coef_": 1.0, "means_": own[: getattr(one, "means_", own[None]).shape[1]],
+    }  # fmt: skip
+    for what, scale in learned.items():
+        if hasattr(one, what):
+            plain, scaled = getattr(one, what), getattr(two, what) / scale
+            np.testing.assert_allclose(scaled, plain, rtol=1e-6, atol=1e-6 * float(np.abs(plain).max()), err_msg=what)
+    assert two.rca_.verdict_ == one.rca_.verdict_

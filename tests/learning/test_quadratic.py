@@ -25,7 +25,8 @@ def test_penalties_fall_from_silence_to_a_ten_thousandth(l1_ratio):
 
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.3, 1.0])
 def test_moments_weights_and_units(l1_ratio):
-    """Rows and their moments have the same fit, a row of weight two is two rows, and units do not matter."""
+    """Rows and their moments have the same fit, a row of weight two is two rows, a copy of weight -1 takes its row away, and
+    units do not matter."""
     rng = np.random.default_rng(0)
     S, y, units = rng.normal(size=(50, 4)), rng.normal(size=50), 10.0 ** np.array([-6, 6, 0, 3])
     coef = penalised(S, y, 0.1, l1_ratio)
@@ -34,6 +35,8 @@ def test_moments_weights_and_units(l1_ratio):
     twice = np.r_[S, S[:10]], np.r_[y, y[:10]]
     weighted = penalised(S, y, 0.1, l1_ratio, np.where(np.arange(50) < 10, 2.0, 1.0))
     np.testing.assert_allclose(weighted, penalised(*twice, 0.1, l1_ratio), atol=1e-7)
+    without = penalised(*twice, 0.1, l1_ratio, np.where(np.arange(60) < 50, 1.0, -1.0))
+    np.testing.assert_allclose(without, penalised(S[10:], y[10:], 0.1, l1_ratio), atol=1e-7)
 
 
 def test_ridge_on_more_columns_than_rows():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.learning.coefficients import MOST_ADDED, ends_of_inverse, on_features, simple_map
+from richcomponents.inference.limits import range_of_products
+from richcomponents.learning.coefficients import MOST_ADDED, on_features, simple_map
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models import subspace_distance
 
@@ -311,7 +312,7 @@ def test_ends_of_the_set_are_reached():
     rng = np.random.default_rng(0)
     into, m, b = rng.normal(size=(3, 2)), rng.normal(size=2), rng.normal(size=3)
     k, left = MOST_ADDED, 2.0
-    ends = ends_of_inverse(b, into, m, np.asarray(left))
+    ends = [b + k * end[:, 0] for end in range_of_products(into, m[None], left / (k * m @ m))]
     angles = np.linspace(0, np.pi, 400)
     seen = []
     for angle in angles:

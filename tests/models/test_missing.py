@@ -223,6 +223,17 @@ def test_learners_use_what_is_there(data, X, whole):
     )
 
 
+@pytest.mark.parametrize("alpha", [0.0, "cv"])
+def test_rows_that_count_less_than_nothing_leave_numbers(data, alpha):
+    """Where single values are gone, blocks of second moments need not be those of any rows."""
+    X = np.array(data.X)
+    X[np.random.default_rng(3).random(X.shape) < 0.25] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = rc.ComponentRegression(alpha, l1_ratio=1.0, rca=rca("available", rank=1)).fit(X, data.y)
+    assert np.abs(model.coef_ - data.beta).max() < 0.5
+
+
 def test_covariates_and_single_values(data, X):
     rng = np.random.default_rng(1)
     age = rng.normal(size=N)

@@ -210,7 +210,11 @@ def test_elastic_net_meets_its_optimality_conditions(rng):
     X = rng.normal(size=(200, 6))
     gram, cross = X.T @ X / 200, rng.normal(size=6)
     w = elastic_net(gram, cross, 0.4, 0.7)
-    slope = cross - gram @ w - 0.4 * 0.3 * w
+    size, level = (
+        np.sqrt(np.diag(gram)),
+        np.sqrt(cross @ np.linalg.solve(gram, cross)),
+    )  # what penalties are in units of
+    slope = (cross - gram @ w) / (size * level) - 0.4 * 0.3 * w * size / level
     active = w != 0
     assert active.any()
     assert not active.all()

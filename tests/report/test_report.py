@@ -91,6 +91,7 @@ def test_json_is_plain(findings):
 def test_page_is_well_formed_and_escaped(page):
     elements = Elements(page)
     assert elements.open == []
+    assert page.endswith("</html>\n")
     assert sum(tag == "script" for tag, _ in elements.tags) == 1
     assert not any(tag in ("img", "iframe", "object", "embed", "b") for tag, _ in elements.tags)
     assert not any(name.startswith("on") for _, attributes in elements.tags for name in attributes)

@@ -117,7 +117,6 @@ def whitening(cov: Array) -> tuple[Array, Array]:
 
     The columns are first scaled to unit variance, so that the rank does not depend on units.
     """
-    cov = np.asarray(cov, dtype=float)
     scale = np.sqrt(np.maximum(np.diag(cov), 0.0))
     safe = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(cov / np.outer(safe, safe))
@@ -127,16 +126,18 @@ def whitening(cov: Array) -> tuple[Array, Array]:
     return np.where(varies, (vectors / root).T / safe, 0.0), vectors * root * scale[:, None]
 
 
+def counted_once(rows: Array, weight: Array) -> Array:
+    """Rows that count once each, with the products rows' W rows, or the nearest where some count less than nothing."""
+    negative = len(weight) and weight.min() < 0
+    return whitening(rows.T * weight @ rows)[1].T if negative else rows * np.sqrt(weight)[:, None]
+
+
 def least_squares(features: Array, y: Array, weight: Array) -> Array:
-    """Coefficients (d,) of y (n,) on features (n, d), each row counted so often: also less often than not at all."""
-    if len(weight) and weight.min() < 0:
-        counted = features * weight[:, None]
-        return np.asarray(np.linalg.lstsq(counted.T @ features, counted.T @ y, rcond=1e-12)[0])
-    root = np.sqrt(weight)
-    return np.asarray(np.linalg.lstsq(features * root[:, None], y * root, rcond=None)[0])
+    """Coefficients (d,) of y (n,) on features (n, d), each row counted so often."""
+    rows = counted_once(np.column_stack([features, y]), weight)
+    return np.asarray(np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)[0])
 
 
 def jackknife_variance(replicates: Array) -> Array:
     """(B - 1) / B sum_b (replicate_b - mean)^2, over the first axis."""
-    b = len(replicates)
-    return np.asarray((b - 1) / b * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))
+    return np.asarray((len(replicates) - 1) * np.var(replicates, axis=0))

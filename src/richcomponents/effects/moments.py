@@ -20,6 +20,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.pair.canonical import first_copies
 
 EDGE = 1.05
 """Times the largest eigenvalue of noise: above it there is one more factor."""
@@ -40,13 +41,10 @@ class Coordinates:
     @classmethod
     def of_columns(cls, covariance: Array) -> Coordinates:
         """Every column that varies; of columns that are copies of each other, but for their units, the first."""
-        scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        unit = np.where(scale > 0, scale, 1.0)
-        correlation = covariance / np.outer(unit, unit)
-        first = np.argmax(np.abs(correlation) > np.sqrt(1 - 1e-9), axis=1)  # equal but for rounding
+        first, scale = first_copies(covariance), np.sqrt(np.maximum(np.diag(covariance), 0.0))
         columns = np.unique(first[scale > 0])
-        copies = correlation[:, columns] * (first[:, None] == columns)
-        return cls(np.eye(len(scale))[columns] / scale[columns, None], scale[:, None] * np.sign(copies), columns)
+        sign = np.sign(covariance[:, columns]) * (first[:, None] == columns)
+        return cls(np.eye(len(scale))[columns] / scale[columns, None], scale[:, None] * sign, columns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ Of a component that the fit does not tell, nothing but second moments is used. O
 
 since y goes with nothing else in R_g: with b least squares on R_g, beta = Cov(R_g)^(-1/2) G^-1 Cov(R_g)^(1/2) b for some
 0 <= G <= I. Two bounds make that finite: at least LEAST_KEPT of R_g's variance belongs to the component in every direction, and
-it explains no more of y than there is. Then every coefficient fills the interval of `ends_of_inverse`.
+it explains no more of y than there is. Then every coefficient fills an interval (inference/limits).
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ class OnOwnPart:
         size = max(float(safe.b @ (own @ safe.b)) - columns * noise, 1e-3 * columns * noise, 1e-300)
         size = size / max(columns - r + second, 1e-300)
         most = max(variance / max(first, LEAST_KEPT), size)
-        stretch = Stretch(noise, size, most, None if odds is None else odds.attenuation)
+        stretch = Stretch(noise, size, most, None if odds is None else odds.family.attenuation)
         return cls(views, on_v, own, inverse, safe, left_out, stretch)
 
     @cached_property
@@ -460,115 +460,72 @@ def on_prediction(
     full: Array,
     left_out: Sequence[Array] | None,
     *,
+    covariance: Array,
+    lifted: Callable[[Array], Spread],
+    wanted: int,
+    name: str,
     residual: Callable[[Array], Array] | None = None,
-) -> OnPrediction:
+) -> Coefficients:
     """z (m, k) : the outcome's rows; frame : turns the d coordinates of the component into the user's columns; simple : Cov(z)
-    -> the simple prediction's map (k, d); full (k, d) : the fitted model's, and left_out : refitted without each block, None
-    where it cannot be: then errors are those at the fitted one, and it is used as it is. residual : Cov(z) -> the map to R_g,
-    where the fit does not tell the component: then the simple prediction is used."""
+    -> the simple prediction's map (k, d), and its name; full (k, d) : the fitted model's, and left_out : refitted without each
+    block, None where it cannot be: then errors are those at the fitted one, and it is used as it is. covariance : (d, d), of
+    the component as fitted; lifted : turns one into the user's columns; wanted : coefficients of least squares. residual :
+    Cov(z) -> the map to R_g, where the fit does not tell the component: then the simple prediction is used."""
     table = np.column_stack([z, outcome.y])
-    moments = outcome.covariances(table, table)
+    moments, odds = outcome.covariances(table, table), outcome.log_odds
     C, cross = moments[:, :-1, :-1], moments[:, :-1, -1:]
-    refitted = left_out is not None and len(left_out) == len(moments) - 1
+    refitted = left_out if left_out is not None and len(left_out) == len(C) - 1 else None
     simples = np.stack([simple(one) for one in C])
-    fulls = np.stack([full, *(left_out if refitted and left_out is not None else [full] * (len(moments) - 1))])
+    fulls = np.stack([full, *([full] * (len(C) - 1) if refitted is None else refitted)])
     ways = on_features(simples, C), on_features(fulls, C)
     found = [(L @ cross)[..., 0] @ frame.to for L in ways]
     safe, answer = (Draws.certain(b[0], b[1:]) for b in found)
-    if residual is None and (outcome.log_odds is not None or not refitted):
+    if residual is None and (odds is not None or refitted is None):
         shrunk = Shrunk.at(safe, answer, 1.0)
     else:
         shrunk = shrink(safe, answer, float(residual is None), lambda b: b @ frame.back)
-    L = between(*ways, shrunk.share)
-    maps = L.mT @ np.linalg.pinv(symmetric(L @ C @ L.mT), hermitian=True, rcond=_RANGE)
-    ends = None if residual is None else np.stack([_ends(M, residual(M[:-1, :-1]), frame) for M in moments])
-    return OnPrediction(z, frame, shrunk, maps, full, simples[0].T @ C[0] @ simples[0], ends)
 
+    def between(one: Array, other: Array) -> Array:
+        return np.asarray((1 - shrunk.share) * one + shrunk.share * other)
 
-@dataclass(frozen=True)
-class OnPrediction:
-    """An outcome on a component: from z (m, k), by maps to d coordinates of it, which `frame` turns into the user's columns.
+    L = between(*ways)
+    maps = L.mT @ np.linalg.pinv(symmetric(L @ C @ L.mT), hermitian=True, rcond=_RANGE) @ frame.back.T
 
-    shrunk : coefficients in these, between simple and full; maps (1 + B, k, d) : at their share, of all rows and without each
-    block; full (k, d) : of the fitted model. seen (d, d) : covariance of the simple prediction; ends (1 + B, 2, user's
-    columns) : of the identified set of a component that the fit does not tell.
-    """
+    def with_errors(found: Coefficients, outcome: Outcome, *, refit: Refit | None = None, **_: Any) -> Estimate:
+        """refit : of log-odds."""
+        degrees = max(len(outcome.kept) - 1, 1)
+        if refit is not None:
+            left = [refit(z @ M, rows) for M, rows in zip(maps[1:], outcome.kept, strict=True)]
+            change = np.subtract(*(refit(z @ M, np.ones(len(z), dtype=bool)) for M in (full @ frame.back.T, maps[0])))
+            return Estimate(found.coef, np.sqrt(jackknife_variance(np.stack(left)) + change**2), degrees)
+        if residual is None:
+            return Estimate(found.coef, shrunk.error, degrees)
+        (low, high), *others = [_ends(M, residual(M[:-1, :-1]), frame) for M in moments]
+        errors = np.sqrt(jackknife_variance(np.stack(others)))
+        nothing = np.full_like(low, np.nan)
+        return Estimate(found.coef, nothing, degrees, identified=(low, high), identified_error=(errors[0], errors[1]))
 
-    z: Array
-    frame: LinearMap
-    shrunk: Shrunk
-    maps: Array
-    full: Array
-    seen: Array
-    ends: Array | None
-
-    def covariance(self, full: Array) -> Array:
-        """Of the component (d, d), at the share; full : as fitted."""
-        return symmetric(between(self.seen, full, self.shrunk.share))
-
-    def coefficients(self, outcome: Outcome, covariance: Spread, wanted: int, simple: str) -> Coefficients:
-        """covariance : of the component, in the user's columns; wanted : coefficients of least squares."""
-        low = outcome.log_odds
-        return Coefficients(
-            coef=self.shrunk.value if low is None else low.coef,
-            residualised=self.shrunk.safe.value if low is None else low.coef,
-            trust=self.shrunk.share,
-            features=np.asarray(self.z @ self.maps[0] @ self.frame.back.T),
-            outcome=outcome.y,
-            covariance=covariance,
-            free=outcome.free,
-            wanted=wanted + outcome.covariates,
-            simple=simple,
-            by=self.estimate,
-        )
-
-    def estimate(self, found: Coefficients, outcome: Outcome, *, refit: Refit | None = None, **_: Any) -> Estimate:
-        """Reported coefficients, in the user's columns, with their errors; refit : of log-odds."""
-        coef, degrees = found.coef, max(len(outcome.kept) - 1, 1)
-        if self.ends is not None and refit is None:
-            (low, high), errors = self.ends[0], np.sqrt(jackknife_variance(self.ends[1:]))
-            nothing = np.full_like(coef, np.nan)
-            return Estimate(coef, nothing, degrees, identified=(low, high), identified_error=(errors[0], errors[1]))
-        if refit is None:
-            return Estimate(coef, self.shrunk.error, degrees)
-        columns, every = self.z @ self.maps @ self.frame.back.T, np.ones(len(self.z), dtype=bool)
-        left_out = np.stack([refit(S, rows) for S, rows in zip(columns[1:], outcome.kept, strict=True)])
-        change = refit(self.z @ self.full @ self.frame.back.T, every) - refit(columns[0], every)
-        return Estimate(coef, np.sqrt(jackknife_variance(left_out) + change**2), degrees)
+    return Coefficients(
+        coef=shrunk.value if odds is None else odds.coef,
+        residualised=safe.value if odds is None else odds.coef,
+        trust=shrunk.share,
+        features=np.asarray(z @ maps[0]),
+        outcome=outcome.y,
+        covariance=lifted(symmetric(between(simples[0].T @ C[0] @ simples[0], covariance))),
+        free=outcome.free,
+        wanted=wanted + outcome.covariates,
+        simple=name,
+        by=with_errors,
+    )
 
 
 def _ends(moments: Array, left: Array, frame: LinearMap) -> Array:
-    """(2, user's columns): of the identified set; moments : of z and y; left (k, m) : z -> R_g."""
+    """(2, user's columns): of the identified set, b + into P m over 0 <= P <= MOST_ADDED I with m'P m no more than what is left
+    of y; moments : of z and y; left (k, m) : z -> R_g."""
     covariance, cross = moments[:-1, :-1], moments[:-1, -1]
     inverse = power(symmetric(left.T @ covariance @ left), -0.5, 1e-8)
     m, into = inverse @ (left.T @ cross), frame.to.T @ inverse
-    return ends_of_inverse(into @ m, into, m, np.asarray(max(float(moments[-1, -1] - m @ m), 0.0)))
-
-
-def ends_of_inverse(b: Array, into: Array, m: Array, left: Array) -> Array:
-    """Lower and upper ends (2, ..., d) of b + into P m over all 0 <= P <= k I with m'P m <= left, k = MOST_ADDED.
-
-    b (..., d), into (..., d, r), m (..., r), left (...). With l a row of into they are
-
-        b + k [q l'm -+ sqrt(q (1 - q)) x],   x^2 = |l|^2 |m|^2 - (l'm)^2,   q = min((1 -+ l'm / |l||m|) / 2, left / (k |m|^2))
-
-    (Lagrange: l'P m - mu m'P m over 0 <= P <= k I is k times the positive eigenvalue of a matrix of rank two, whose determinant
-    does not depend on mu).
-    """
-    lengths = np.sqrt(np.sum(into**2, axis=-1))
-    size = np.sqrt(np.sum(m**2, axis=-1))[..., None]
-    dot = (into @ m[..., None])[..., 0]
-    product = np.maximum(lengths * size, 1e-300)
-    across = np.sqrt(np.maximum(product**2 - dot**2, 0.0))
-    allowed = np.minimum(left[..., None] / np.maximum(MOST_ADDED * size**2, 1e-300), 1.0)
-
-    def end(sign: int, share: Array) -> Array:
-        return np.asarray(b + MOST_ADDED * (share * dot + sign * np.sqrt(share * (1 - share)) * across))
-
-    turn = np.clip(dot / product, -1.0, 1.0)
-    return np.stack([end(sign, np.minimum((1 + sign * turn) / 2, allowed)) for sign in (-1, 1)])
-
-
-def between(simple: Array, full: Array, share: float) -> Array:
-    """From one to the other."""
-    return np.asarray((1 - share) * simple + share * full)
+    explained = float(m @ m)
+    most = max(float(moments[-1, -1]) - explained, 0.0) / max(MOST_ADDED * explained, 1e-300)
+    ends = range_of_products(into, m[None], most)
+    return into @ m + MOST_ADDED * np.stack(ends)[..., 0]

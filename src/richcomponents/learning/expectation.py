@@ -44,6 +44,7 @@ from richcomponents.learning.polynomials import (
     most_variables,
     series,
 )
+from richcomponents.learning.solvers import slopes
 
 LogLikelihood = Callable[[Array, Array], Any]
 """theta (p,), samples (m, d) -> (m,)."""
@@ -80,12 +81,7 @@ class Differentiated:
 
     def by_sample(self, theta: Array, x: Array) -> Array:
         """d/dtheta log L(theta; x_i), (m, p), by differences."""
-        out = np.empty((len(x), len(theta)))
-        for j in range(len(theta)):
-            step = np.zeros(len(theta))
-            step[j] = _STEP * max(1.0, abs(float(theta[j])))
-            out[:, j] = (self.values(theta + step, x) - self.values(theta - step, x)) / (2 * step[j])
-        return out
+        return slopes(lambda at: self.values(at, x), theta, _STEP * np.maximum(1.0, np.abs(theta))).T
 
     def _precision(self) -> AbstractContextManager[Any]:
         return _jax().enable_x64(True) if self.by_jax else nullcontext()

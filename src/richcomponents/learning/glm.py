@@ -21,6 +21,7 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
 from richcomponents.components import Component
 from richcomponents.learning.families import Family
+from richcomponents.learning.solvers import slopes
 
 MIN_RIDGE = 3e-6
 """Smallest penalty: keeps alpha = 0 finite for separable classes."""
@@ -28,18 +29,14 @@ MIN_RIDGE = 3e-6
 
 @dataclass(frozen=True)
 class LinearPredictor:
-    """One linear predictor of a generalised linear model: coef (d,), without each block (B, d), intercept; information : of
-    one row about it; family."""
+    """One linear predictor of a generalised linear model of a family: coef (d,), without each block (B, d), intercept;
+    information : of one row about it."""
 
     coef: Array
     blocks: Array
     intercept: float
     information: float
     family: Family
-
-    def attenuation(self, remainder: float | Array) -> Array:
-        """What the coefficients lack for a variance of the predictor that the columns do not tell."""
-        return self.family.attenuation(remainder)
 
 
 @dataclass(frozen=True)
@@ -158,14 +155,14 @@ def error_of_shape(component: Component, tilt: Array, theta: Array) -> Array:
     if component.source is None or component.source.max_order < 4:
         return np.zeros_like(theta)
     white, back = whitening(component.covariance)
-    standard, here, moves = component.mapped(white.T), theta @ back, 1e-4 * np.eye(len(white))
+    standard, here = component.mapped(white.T), theta @ back
 
     def step(most: int) -> Array:
         def gradient(at: Array) -> Array:
             terms = [standard.projected_cumulant(at, t) / factorial(t - 1) for t in range(2, most + 1)]
             return np.asarray(np.sum(terms, axis=0))
 
-        bend = np.stack([gradient(here + move) - gradient(here - move) for move in moves]) / 2e-4
-        return np.asarray(np.linalg.lstsq(bend.T, white @ tilt - gradient(here))[0] @ white)
+        bend = slopes(gradient, here).T
+        return np.asarray(np.linalg.lstsq(bend, white @ tilt - gradient(here))[0] @ white)
 
     return np.abs(step(4) - step(3))

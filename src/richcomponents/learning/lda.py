@@ -23,14 +23,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, symmetrise
 from richcomponents.components import Component
 from richcomponents.errors import DataError
 from richcomponents.learning.tensors import latent_classes
 
 _NONE = np.sqrt(
     np.finfo(float).eps
-)  # pairs and triples of words in this share of those that lengths allow are rounding
+)  # pairs and triples of words in this share of those allowed by lengths are rounding
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,9 @@ def fit_topics(
         """E[c (x) c (x) c] of three different words, in W (d, r)."""
         k3 = component.mapped(W).cumulant(3)
         m, C = counts @ W, W.T @ component.covariance @ W
-        moment = k3 + _three(C, m) + np.einsum("a,b,c->abc", m, m, m)
-        twice = np.einsum("wa,wb,wc->abc", W, W, raw @ W)  # diag in two slots of E[c c']
-        diagonals = twice + twice.transpose(0, 2, 1) + twice.transpose(2, 1, 0)
-        return np.asarray(moment - diagonals + 2 * np.einsum("w,wa,wb,wc->abc", counts, W, W, W))
+        twice = np.einsum("wa,wb,wc->abc", W, W, raw @ W)  # diag in two slots of E[c c'], three ways
+        once = np.einsum("w,wa,wb,wc->abc", counts, W, W, W) * 2 + np.einsum("a,b,c->abc", m, m, m)
+        return np.asarray(k3 + once + 3 * symmetrise(np.multiply.outer(C, m) - twice))
 
     n_triples = float(triples(np.ones((d, 1)))[0, 0, 0])
     if n_triples <= _NONE * counts.sum() ** 3:
@@ -79,7 +78,7 @@ def fit_topics(
 
     def third(W: Array) -> Array:
         m = one @ W
-        inner = triples(W) / n_triples - a0 / (a0 + 2) * _three(W.T @ P @ W, m)
+        inner = triples(W) / n_triples - 3 * a0 / (a0 + 2) * symmetrise(np.multiply.outer(W.T @ P @ W, m))
         inner = inner + 2 * a0**2 / ((a0 + 1) * (a0 + 2)) * np.einsum("a,b,c->abc", m, m, m)
         return np.asarray((a0 + 2) / 2 * inner)
 
@@ -89,9 +88,3 @@ def fit_topics(
     weights = classes.weights / classes.weights.sum()
     order = np.argsort(-weights, kind="stable")
     return Topics(words[order], a0 * weights[order])
-
-
-def _three(C: Array, m: Array) -> Array:
-    """C (x) m, three ways."""
-    outer = np.multiply.outer(C, m)
-    return np.asarray(outer + outer.transpose(0, 2, 1) + outer.transpose(2, 0, 1))

@@ -5,7 +5,6 @@ The model is its log-likelihood; polynomials for its gradient, and their means, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +12,11 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from richcomponents.algebra import Array
+from richcomponents.algebra.arrays import symmetric
 from richcomponents.components import Component
 from richcomponents.learning.expectation import Differentiated, LogLikelihood, MomentMean, SampleMean
 from richcomponents.learning.polynomials import check_degree
-from richcomponents.learning.solvers import minimise
+from richcomponents.learning.solvers import minimise, slopes
 from richcomponents.storage import storable
 
 SMALL = 100
@@ -147,7 +147,15 @@ def maximise(
     ]
     reached = np.array([-objective(at)[0] for at in climbs])
     theta = climbs[int(np.nanargmax(reached))]
-    mu, largest = _curvature(slope, theta)
+    if len(theta) <= SMALL:
+        H = hessian(mean, theta) + np.diag(np.broadcast_to(ridge, len(theta)))
+        mu, largest = map(float, np.linalg.eigvalsh(H)[[0, -1]])
+        if mu > 0:  # a gradient still tells what the rounding of values hides from a line search
+            theta = min(
+                theta, theta - np.linalg.solve(H, slope(theta)), key=lambda at: float(np.linalg.norm(slope(at)))
+            )
+    else:
+        mu, largest = _extreme_curvatures(mean, ridge, theta)
     epsilon = mean.error(theta)
     bound = 8 * epsilon**2 / mu**2 if mu > 0 else np.inf
     converged = bool(np.linalg.norm(slope(theta)) <= least)
@@ -156,7 +164,7 @@ def maximise(
 
 def hessian(mean: MomentMean | SampleMean, theta: Array) -> Array:
     """H (p, p), minus the second derivative of the expected log-likelihood, by differences."""
-    return _matrix(lambda at: -mean.gradient(at), theta)
+    return symmetric(slopes(lambda at: -mean.gradient(at), theta))
 
 
 def sandwich(mean: SampleMean, theta: Array, H: Array) -> Array:
@@ -167,23 +175,13 @@ def sandwich(mean: SampleMean, theta: Array, H: Array) -> Array:
     return np.asarray(steps @ steps.T / (n * (n - len(theta))))
 
 
-def _times(descent: Callable[[Array], Array], theta: Array) -> Callable[[Array], Array]:
-    """x -> the second derivative at theta times x."""
-    step = 1e-4
-    return lambda x: (descent(theta + step * x) - descent(theta - step * x)) / (2 * step)
+def _extreme_curvatures(mean: MomentMean | SampleMean, ridge: float | Array, theta: Array) -> tuple[float, float]:
+    """Smallest and largest curvature of the penalised objective at theta, by power iterations: for many parameters."""
 
+    def times(x: Array) -> Array:
+        x = x.ravel()
+        return np.asarray(ridge * x - slopes(lambda t: mean.gradient(theta + t * x), np.zeros(1))[0])
 
-def _matrix(descent: Callable[[Array], Array], theta: Array) -> Array:
-    matrix = np.stack([_times(descent, theta)(e) for e in np.eye(len(theta))])
-    return np.asarray((matrix + matrix.T) / 2)
-
-
-def _curvature(descent: Callable[[Array], Array], theta: Array) -> tuple[float, float]:
-    """Smallest and largest curvature at theta: by differences, or by power iterations for many parameters."""
-    p, times = len(theta), _times(descent, theta)
-    if p <= SMALL:
-        values = np.linalg.eigvalsh(_matrix(descent, theta))
-        return float(values[0]), float(values[-1])
-    bend = LinearOperator((p, p), matvec=lambda x: times(x.ravel()), dtype=np.float64)
+    bend = LinearOperator((len(theta), len(theta)), matvec=times, dtype=np.float64)
     smallest, largest = (eigsh(bend, 1, which=end, tol=0.01, return_eigenvectors=False)[0] for end in ("SA", "LA"))
     return float(smallest), float(largest)

@@ -28,7 +28,7 @@ from richcomponents.components import Component, CumulantSource
 from richcomponents.components.component import Term, Terms, expand
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.inference.draws import Draws, Metric, Shrunk, shrink
-from richcomponents.learning.solvers import minimise
+from richcomponents.learning.solvers import minimise, slopes
 from richcomponents.learning.tensors import latent_classes
 
 _FOLDS = 5  # of cross-validation; fewer than ten samples in one say nothing about cumulants of order three
@@ -43,16 +43,6 @@ class Mixture:
     weights: Array
     sigma2: float
     objective: float = float("nan")
-
-    def at(self, parameters: Array) -> tuple[Mixture, IntArray]:
-        """One with other means, which are centred again, weights and sigma2, side by side (k d + k + 1,), weights decreasing;
-        and their places there."""
-        k, d = self.means.shape
-        means, weights = parameters[: k * d].reshape(k, d), parameters[k * d : -1]
-        means = means - weights @ means
-        order = np.argsort(-weights, kind="stable")
-        places = np.concatenate([(order[:, None] * d + np.arange(d)).ravel(), k * d + order, [k * d + k]])
-        return replace(self, means=means[order], weights=weights[order], sigma2=float(parameters[-1])), places
 
 
 @dataclass(frozen=True)
@@ -328,8 +318,7 @@ def draws_of(component: Component, mixture: Mixture, covariance: Draws | None, *
         whole = replace(whole, covariance=covariance.value)
     objective = MomentMatching(whole, len(mixture.weights), equal_weights=equal_weights)
     theta = objective.pack(mixture)
-    steps = 1e-5 * np.eye(len(theta))
-    H = symmetric(np.stack([(objective(theta + one)[1] - objective(theta - one)[1]) / 2e-5 for one in steps]))
+    H = symmetric(slopes(lambda at: objective(at)[1], theta, 1e-5))
     inverse = np.linalg.pinv(
         H, hermitian=True, rcond=1e-6
     )  # shifts of all means, or of all log-weights, change nothing
@@ -355,9 +344,9 @@ def protect(
     draws: tuple[Draws, Draws, Array, float],
     *,
     equal_weights: bool = False,
-) -> tuple[Array, Array]:
-    """Means, weights and sigma2 (k d + k + 1,) between those of the residual and of the component, labels matched, and their
-    errors. Each of the three is an answer of its own; means count in units of the residual.
+) -> tuple[Mixture, Array]:
+    """The mixture between those of the residual and of the component, labels matched, and the errors of its means, weights and
+    sigma2, side by side (k d + k + 1,). Each of the three is an answer of its own; means count in units of the residual.
 
     draws : safe and full ones of the covariance, changes of the mean, and the gate.
     """
@@ -375,6 +364,11 @@ def protect(
     def answer(places: slice, metric: Metric = np.asarray) -> Shrunk:
         return shrink(start.map(lambda p: p[..., places]), end.map(lambda p: p[..., places]), gate, metric)
 
-    size = mixture.means.size
+    (k, d), size = mixture.means.shape, mixture.means.size
     answers = answer(slice(0, size), in_white_units), answer(slice(size, -1)), answer(slice(-1, None))
-    return np.concatenate([one.value for one in answers]), np.concatenate([one.error for one in answers])
+    flat, weights, (sigma2,) = (one.value for one in answers)
+    means, order = flat.reshape(k, d), np.argsort(-weights, kind="stable")
+    means = means - weights @ means
+    places = np.concatenate([np.arange(size).reshape(k, d)[order].ravel(), size + order, [size + k]])
+    found = replace(mixture, means=means[order], weights=weights[order], sigma2=float(sigma2))
+    return found, np.concatenate([one.error for one in answers])[places]

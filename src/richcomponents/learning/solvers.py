@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
 from sklearn.linear_model import enet_path
 
 from richcomponents.algebra import Array
-from richcomponents.algebra.arrays import whitening
+from richcomponents.algebra.arrays import counted_once, whitening
 
 
 def minimise(
@@ -30,57 +29,24 @@ def minimise(
     return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 
 
-@dataclass(frozen=True)
-class Descent:
-    """Where proximal steps led: theta (p,); converged."""
+def slopes(function: Callable[[Array], Array], at: Array, steps: float | Array = 1e-4) -> Array:
+    """Derivatives of a function of p numbers, (p, ...), by central differences; steps : one, or one for each.
 
-    theta: Array
-    converged: bool
-
-
-def proximal_steps(
-    gradient: Callable[[Array], Array],
-    start: Array,
-    step: float,
-    proximal: Callable[[Array, float], Array],
-    *,
-    constant: bool = False,
-) -> Descent:
-    """theta <- proximal(theta - step gradient(theta), step), to where a step moves theta by no more than a millionth of the
-    first gradient.
-
-    step : the first; later ones follow the curvature along the last move (Barzilai and Borwein) unless `constant`, and are
-    halved where the gradient grows by half.
-
-    >>> proximal_steps(lambda x: x - 3.0, np.zeros(2), 0.5, lambda x, _: np.minimum(x, [2.0, 9.0])).theta.round(
-    ...     5
-    ... ).tolist()
-    [2.0, 3.0]
+    >>> slopes(lambda x: x**2, np.array([1.0, 2.0]), 1e-3).round(6).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
     """
-    theta, g, first = start, gradient(start), step
-    size = scale = float(np.linalg.norm(g))
-    for _ in range(2000):
-        move = proximal(theta - step * g, step) - theta
-        after = gradient(theta + move)
-        if not np.linalg.norm(after) <= 1.5 * size:  # or no number
-            step /= 2
-            if step < 1e-8 * first:
-                break
-            continue
-        moved, bend = float(np.linalg.norm(move)), float(move @ (after - g))
-        theta, g, size = theta + move, after, float(np.linalg.norm(after))
-        if moved / step <= 1e-6 * scale:
-            return Descent(theta, True)
-        if not constant:
-            step = min(moved**2 / bend if bend > 0 else 2 * step, 100 * first)
-    return Descent(theta, False)
+    moves = np.diag(np.broadcast_to(steps, at.shape))
+    return np.stack([(function(at + move) - function(at - move)) / (2 * move.max()) for move in moves])
 
 
 def in_units(features: Array, y: Array, weight: Array | None, level: float | None = None) -> tuple[Array, Array, Array]:
     """Rows (n, d) and an outcome (n,) whose root mean squares are one, and what coefficients on these are times in the user's
     units, (d,); weight : (n,), how often each row counts; level : the outcome's unit, if not that."""
-    root = np.ones(len(y)) if weight is None else np.sqrt(weight * len(y) / weight.sum())
-    rows, goal = features * root[:, None], y * root
+    both = np.column_stack([features, y])
+    if weight is not None:
+        both = counted_once(both, weight)
+        both = both * np.sqrt(len(both) / weight.sum())
+    rows, goal = both[:, :-1], both[:, -1]
     scale = np.sqrt(np.mean(rows**2, axis=0))
     level = level or float(np.sqrt(np.mean(goal**2))) or 1.0
     unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
@@ -129,9 +95,9 @@ def elastic_net(gram: Array, cross: Array, alpha: float, l1_ratio: float, varian
 
 
 def penalty_grid(features: Array, y: Array, l1_ratio: float, weight: Array | None = None) -> Array:
-    """Decreasing penalties, from the one that silences everything to a ten-thousandth of it (of ten times the largest
-    eigenvalue of the correlations for ridge, which nothing silences)."""
+    """Decreasing penalties, from the one that silences everything, also after rounding, to a ten-thousandth of it (of ten times
+    the largest eigenvalue of the correlations for ridge, which nothing silences)."""
     rows, goal, _ = in_units(features, y, weight)
-    silent = float(np.abs(rows.T @ goal).max()) / max(l1_ratio, 1e-300)
+    silent = (1 + 1e-12) * float(np.abs(rows.T @ goal).max()) / max(l1_ratio, 1e-300)
     top = (silent if l1_ratio > 0 else 10 * float(np.linalg.norm(rows, 2)) ** 2) / len(rows)
     return np.asarray(np.geomspace(max(top, 1e-12), max(top, 1e-12) * 1e-4, 30))

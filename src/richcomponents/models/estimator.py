@@ -16,7 +16,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import ArraySource, Source
+from richcomponents.data.sources.base import ArraySource, Source, is_path
 from richcomponents.data.sources.memory import FrameSource, TablesSource
 from richcomponents.data.table import are_tables, check_labels, is_annotated
 from richcomponents.errors import DataError, not_again
@@ -88,7 +88,7 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         """The rows of a table, wherever it is. Its columns become those of the fit (reset); or they are compared with these,
         where they are not found by their names."""
         refuse_state(X)
-        plain = not (isinstance(X, (Rows, Source)) or are_tables(X) or is_annotated(X))
+        plain = not (isinstance(X, (Rows, Source)) or is_path(X) or are_tables(X) or is_annotated(X))
         if plain:
             check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
         rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)

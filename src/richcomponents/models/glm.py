@@ -129,7 +129,7 @@ class ComponentGLM(OutcomeLearner):
         _, outcome = fit_rca(model, X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
-        self._recount(target)
+        self._count(target)
         return self._learn(model, outcome, target, y if column is None else column, grouped=groups is not None)
 
     def _fit_sums(self, model: ComponentAnalysis, X: Any, y: object, groups: object) -> Self:
@@ -150,7 +150,9 @@ class ComponentGLM(OutcomeLearner):
         self._warn_of_others(most)
         nuisance = first.known if first.covariates else None
         rows = [fitted.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
-        columns = _side_by_side(rows, [more for _, more in pairs])
+        beside = [one if more is None else np.hstack([one, more]) for one, (_, more) in zip(rows, pairs, strict=True)]
+        width = max(one.shape[1] for one in beside)
+        columns = [np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in beside]
         low = self._glm(columns, target, nuisance)
         self.residualised_ = self._shaped(low.coefs[:, : rows[0].shape[1]], flat=True)
         found = [
@@ -178,11 +180,13 @@ class ComponentGLM(OutcomeLearner):
     def _corrected(
         self, found: Sequence[Coefficients], columns: Sequence[Array], low: GLMFit, y: Array, nuisance: Array | None
     ) -> tuple[Array, Array]:
-        """theta (m, d) and the intercepts (m,) at the mean of S1: on own parts the answers that the fit on R (columns, low) led
-        to; on predictions those of another fit, to what the answers predict, all predictors together."""
-        d, again = found[0].features.shape[1], [one.trust > 0 and one.on_v is None for one in found]
+        """theta (m, d) and the intercepts (m,) at the mean of S1, from the fit on R (columns, low): all predictors together are
+        fitted again, to what the answers predict of S1: a rescaled penalty would blow up the error of classes
+        that can nearly be separated. Beside variates of V coefficients are corrected as they are."""
+        d = found[0].features.shape[1]
+        again = [one.trust > 0 and not rows[:, d:].any() for one, rows in zip(found, columns, strict=True)]
         features = [
-            one.features + self._origin() if anew else rows
+            np.hstack([one.features + self._origin(), rows[:, d:]]) if anew else rows
             for one, rows, anew in zip(found, columns, again, strict=True)
         ]
         fit = self._glm(features, y, nuisance) if any(again) else low
@@ -238,6 +242,7 @@ class ComponentGLM(OutcomeLearner):
         target = self._outcome_codes(y)
         values = as_matrix(S)
         check_consistent_length(values, target)
+        self._count(target)
         self._take_component(Component.of_samples(S, order=2))
         centre = values.mean(axis=0) if self.fit_intercept else np.zeros(values.shape[1])
         known = None if covariates is None else as_matrix(covariates)
@@ -296,7 +301,7 @@ class ComponentGLM(OutcomeLearner):
                 f"errors mean little below about {_FEW_CASES}. Collect more of it",
                 SampleSizeWarning,
             )
-        order = self._set_classes(classes, counts, declared_order(y))
+        order = self._set_classes(classes, labels, declared_order(y))
         return np.asarray(np.argsort(order)[codes], dtype=np.float64)
 
     def _wanted(self, labels: list[Any]) -> Any:
@@ -305,34 +310,31 @@ class ComponentGLM(OutcomeLearner):
             return None
         return labels[1 - positive_class(labels, self.reference)[0]]
 
-    def _set_classes(self, classes: Any, counts: Any, declared: tuple[str, ...] | None = None) -> list[int]:
-        """Numbers of the classes, the reference first; counts : rows of each class, None without rows; declared : their order,
-        of more than two."""
+    def _set_classes(self, classes: Any, rows: Any = None, declared: tuple[str, ...] | None = None) -> list[int]:
+        """Numbers of the classes, the reference first; rows : the label of each; declared : their order, of more than two."""
         labels = classes.tolist()
-        self.classes_, self.class_counts_ = classes, counts
+        self.classes_ = classes
+        self.class_counts_: Any = None
         self._contrast: Contrast | None = None
         if len(labels) > 2:
-            texts = np.repeat(list(map(str, labels)), counts)
-            levels = Levels.of(in_declared_order(texts, declared), "y", "the outcome", self.reference)
+            texts = in_declared_order(np.array(list(map(str, rows.tolist()))), declared)
+            levels = Levels.of(texts, "y", "the outcome", self.reference)
             order = [list(map(str, labels)).index(level) for level in levels.labels]
         else:
             at, by_order = positive_class(labels, self._wanted(labels))
             order = [1 - at, at]
             self.positive_ = labels[at]
-            rows = None if counts is None else tuple(int(counts[i]) for i in (at, 1 - at))
-            self._contrast = Contrast(tuple(str(labels[i]) for i in (at, 1 - at)), rows, by_order)
+            self._contrast = Contrast(tuple(str(labels[i]) for i in (at, 1 - at)), None, by_order)
         self.levels_ = tuple(labels[i] for i in order)
         return order
 
-    def _recount(self, target: Array) -> None:
-        """The rows of each class among those that are left; target : numbers of levels."""
-        if not self._of_classes:
-            return
-        of_levels = np.bincount(target.astype(np.int64), minlength=len(self.levels_)).tolist()
-        rows = dict(zip(self.levels_, of_levels, strict=True))
-        self.class_counts_ = np.array([rows[label] for label in self.classes_.tolist()])
-        if self._contrast is not None:  # the positive class comes first there
-            self._contrast = replace(self._contrast, counts=tuple(of_levels[::-1]))
+    def _count(self, target: Any, weight: Array | None = None) -> None:
+        """The rows of each class; target (n,) : numbers of levels; weight (n,) : how many rows each stands for."""
+        if self._of_classes:
+            of_levels = np.bincount(target.astype(np.int64), weight, len(self.levels_)).round().astype(np.int64)
+            self.class_counts_ = of_levels[[self.levels_.index(label) for label in self.classes_.tolist()]]
+            if self._contrast is not None:  # the positive class comes first there
+                self._contrast = replace(self._contrast, counts=tuple(of_levels[::-1].tolist()))
 
     def _numbers(self, target: Array) -> list[Array]:
         """What tests of the outcome on V read, for each predictor: counts, zeros and ones, or a class less the reference."""
@@ -514,17 +516,6 @@ def unsaid(found: Coefficients, coef: Array, features: Array | None = None) -> f
     """Variance of coef'S that the features, by default those that it was calibrated with, do not tell."""
     features = found.features if features is None else features
     return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
-
-
-def _side_by_side(rows: Sequence[Array], variates: Sequence[Array | None]) -> list[Array]:
-    """Of each predictor its rows (n, d), and beside them its variates, if any: as many columns of each, zeros where there are
-    fewer."""
-    width = max(0 if more is None else more.shape[1] for more in variates)
-    columns = [np.hstack([one, np.zeros((len(one), width))]) for one in rows]
-    for one, more in zip(columns, variates, strict=True):
-        if more is not None:
-            one[:, one.shape[1] - width :][:, : more.shape[1]] = more
-    return columns
 
 
 def _against(outcome: Outcome) -> int:

@@ -201,9 +201,8 @@ class ComponentGaussianMixture(_LatentLearner):
         self._deviation: tuple[Array, int] | None = None
         if draws is not None:
             simple = fit_mixture(MixtureCumulants.of(residual_of(component)), k, rng, **options)  # type: ignore[arg-type]
-            value, error = protect(component, simple, mixture, draws, equal_weights=equal)
-            mixture, places = mixture.at(value)
-            self._deviation = error[places], len(draws[1].blocks) - 1
+            mixture, error = protect(component, simple, mixture, draws, equal_weights=equal)
+            self._deviation = error, len(draws[1].blocks) - 1
         self.means_ = mixture.means + component.mean
         self.weights_, self.sigma2_, self.objective_ = mixture.weights, mixture.sigma2, mixture.objective
         self._score_covariance = None if data is None else self.rca_.fitted_.prediction_covariance(data, self.component)
@@ -315,12 +314,7 @@ class ComponentHMM(_LatentLearner):
     ----------
     n_states : int
         k, from 2 to d + 1.
-    rca : ContrastiveRCA or RCA, optional
-        Cloned and fitted to X.
-    component : "S1", "S2" or "S3", or a subset of views of an RCA
-    n_init : int
-        Random starts of the tensor decomposition.
-    random_state : int or None
+    rca, component, n_init, random_state : as in :class:`ComponentGaussianMixture`
 
     Attributes
     ----------
@@ -372,12 +366,9 @@ class ComponentHMM(_LatentLearner):
         return self._names(names)[: self.means_.shape[1]]
 
     def _parameters(self, order: IntArray) -> dict[str, Array]:
-        means, states = (
-            _named("mean", self.means_[order], self._columns(None)),
-            [f"to {j + 1}" for j in range(len(order))],
-        )
+        means, states = self.means_[order], [f"to {j + 1}" for j in range(len(order))]
         steps = _named("transition", self.transition_[np.ix_(order, order)], states)
-        return means | _named("weight", self.weights_[order]) | steps
+        return _named("mean", means, self._columns(None)) | _named("weight", self.weights_[order]) | steps
 
     def _classes(self) -> tuple[Array, tuple[str, ...]]:
         return self.means_, tuple(f"state {j + 1} ({weight:.0%})" for j, weight in enumerate(self.weights_))
@@ -405,7 +396,7 @@ class ComponentLDA(_LatentLearner):
     concentration : float
         alpha_0, the sum of the Dirichlet's parameters, which moments up to order three do not tell: near zero documents have
         one topic each, at k every mixture of k equal topics is as likely as any other.
-    rca, component, n_init, random_state : as in :class:`ComponentHMM`
+    rca, component, n_init, random_state : as in :class:`ComponentGaussianMixture`
 
     Attributes
     ----------

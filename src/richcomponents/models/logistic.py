@@ -130,9 +130,9 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
             )
         plain = self._need_rca().residual(outcome, self.component)
         cross = plain.T @ (outcome.weight * outcome.y) / outcome.free
-        positive = round(n * p)
-        if self._set_classes(np.array([0, 1]), np.array([round(n) - positive, positive]))[1] == 0:
+        if self._set_classes(np.array([0, 1]))[1] == 0:
             cross, p = -cross, 1 - p
+        self._count(np.arange(2), np.array([n * (1 - p), n * p]))
         self.simple_ = "residualised"
         theta, intercept, _ = self._polynomial(self.component_, cross, p)
         return self._set_alone(theta, intercept, None)
@@ -171,7 +171,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
             )
         if not 0 < mean < 1:
             raise DataError(f"mean is the share of the second class, strictly between 0 and 1, got {mean!r}")
-        if self._set_classes(np.array([0, 1]), None)[1] == 0:
+        if self._set_classes(np.array([0, 1]))[1] == 0:
             with_y, mean = -with_y, 1 - mean
         if self.approximation == "auto":
             theta, intercept = _from_cumulants(component, with_y, float(mean), **self._options)

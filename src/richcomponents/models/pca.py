@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import subspace_angles
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from richcomponents.algebra import Array
@@ -26,11 +27,10 @@ def subspace_distance(one: Array, two: Array) -> float:
     >>> subspace_distance(np.array([[1.0, 0.0]]), np.array([[-2.0, 0.0]]))
     0.0
     """
-    q1, q2 = np.linalg.qr(np.atleast_2d(one).T)[0], np.linalg.qr(np.atleast_2d(two).T)[0]
-    if q1.shape != q2.shape:
-        raise ValueError(f"the subspaces have different sizes: {q1.shape[::-1]} and {q2.shape[::-1]}")
-    smallest = np.linalg.svd(q1.T @ q2, compute_uv=False).min()
-    return float(np.sqrt(max(0.0, 1 - min(1.0, smallest) ** 2)))
+    one, two = np.atleast_2d(one), np.atleast_2d(two)
+    if one.shape != two.shape:
+        raise ValueError(f"the subspaces have different sizes: {one.shape} and {two.shape}")
+    return float(np.sin(subspace_angles(one.T, two.T)[0]))
 
 
 @dataclass(eq=False, repr=False)

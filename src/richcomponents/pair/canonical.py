@@ -19,7 +19,7 @@ from scipy import linalg
 from scipy.optimize import brentq
 from scipy.stats import chi2, f, ncx2
 
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import whitening
 from richcomponents.components.wide import Factored, LinearMap, SearchSpace, Spread, triangular
 from richcomponents.errors import DataError
@@ -91,11 +91,7 @@ class Canonical:
 
     def leading(self, rank: int) -> Array:
         """The map from centred (u, v), (d_u + d_v,), to z = (x_1..x_r, y_1..y_r), as (2r, d_u + d_v)."""
-        d_u, d_v = self.x_from_u.shape[1], self.y_from_v.shape[1]
-        out = np.zeros((2 * rank, d_u + d_v))
-        out[:rank, :d_u] = self.x_from_u[:rank]
-        out[rank:, d_u:] = self.y_from_v[:rank]
-        return out
+        return np.asarray(linalg.block_diag(self.x_from_u[:rank], self.y_from_v[:rank]))
 
 
 def canonical(cov_uu: Array, cov_uv: Array, cov_vv: Array, n: float) -> Canonical:
@@ -248,11 +244,6 @@ def resolve_rank(rank: object, found: Canonical) -> int:
     return int(rank)
 
 
-def shared_test(found: Canonical) -> Test:
-    """Where nothing is shared, or taken to be."""
-    return Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), 1.0)
-
-
 def leftover_test(found: Canonical, rank: int) -> Test:
     """Bartlett-Lawley test that the canonical correlations after the first `rank` are zero."""
     df = (found.rank_u - rank) * (found.rank_v - rank)
@@ -273,6 +264,13 @@ def unseen(found: Canonical, rank: int, views: tuple[str, str]) -> str:
 
 
 # ---- the views in the user's columns
+
+
+def first_copies(covariance: Array) -> IntArray:
+    """(d,) the first column that each is a copy of, but for units and rounding; -1 where it does not vary."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    alike = np.abs(covariance) > np.sqrt(1 - 1e-9) * np.outer(scale, scale)
+    return np.where(scale > 0, np.argmax(alike, axis=1), -1)
 
 
 def every_column(

@@ -165,8 +165,8 @@ def _beside(outcome: Outcome, solution: PairSolution, most: int) -> int:
     found, rank, (u, v) = solution.canonical, solution.rank, solution.split(outcome.rows)
     table = np.column_stack([u @ found.x_from_u.T, v @ found.y_from_v[:most].T, np.ones(len(u)), outcome.y])
     order = [*range(found.rank_u + rank), found.rank_u + most, *range(found.rank_u + rank, found.rank_u + most), -1]
-    table = table[:, order] * np.sqrt(outcome.weight)[:, None]  # the variates that may be left out come last but one
-    sums = np.stack([table[~kept].T @ table[~kept] for kept in outcome.kept])
+    table, weight = table[:, order], outcome.weight  # the variates that may be left out come last but one
+    sums = np.stack([table[left].T * weight[left] @ table[left] for left in ~outcome.kept])
     kept = sums.sum(axis=0) - sums
 
     def squares(k: int) -> float:

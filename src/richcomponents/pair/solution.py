@@ -13,7 +13,7 @@ views.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,10 +55,11 @@ from richcomponents.pair.canonical import (
     canonical,
     canonical_coordinates,
     every_column,
+    first_copies,
     largest_rank,
+    leftover_statistic,
     leftover_test,
     resolve_rank,
-    shared_test,
     unseen,
 )
 from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
@@ -142,9 +143,9 @@ class PairSolution(TwoViews):
         if self.reduced_views or (self.known_A is not None and not spiked):
             return evidences
         groups = []
-        for loadings, one in zip((self.canonical.u_from_x, self.canonical.v_from_y), self.errors, strict=True):
-            varies = np.sum(loadings**2, axis=1) > 0  # a constant column has no error
-            groups.append(np.where(varies & (one != "free"), np.arange(len(loadings)), -1))
+        for covariance, one in zip((self.cov_u, self.cov_v), self.errors, strict=True):
+            first = first_copies(np.asarray(covariance))  # a copy has the error of the first, a constant column none
+            groups.append(np.where((first == np.arange(len(first))) & (one != "free"), first, -1))
         if spiked:
             return [*evidences, Spiked(k=spiked, groups_v=groups[1])]
         stated = all(one == "independent" for one in self.errors)
@@ -398,16 +399,18 @@ class PairSolution(TwoViews):
             )
         r, found = self.rank, self.canonical
         x, y, none = np.arange(r), np.arange(r, 2 * r), np.zeros(0, dtype=np.int64)
-        solved = on_prediction(
+        return on_prediction(
             self.coordinates(outcome.rows, r),
             outcome,
             LinearMap(found.x_from_u[:r], self.lift_u),
             lambda C: simple_map(C, x, y, none, r, found.n),
             shared_prediction(self.pair, self.T),
             self._shared_predictions(),
+            covariance=self.pair.S(self.T),
+            lifted=partial(self._lifted, self.lift_u),
+            wanted=r,
+            name="instrumental",
         )
-        covariance = self._lifted(self.lift_u, solved.covariance(self.pair.S(self.T)))
-        return solved.coefficients(outcome, covariance, r, "instrumental")
 
     def _shared_predictions(self) -> list[Array] | None:
         """The prediction of S2 in the shared coordinates of the whole sample, without each block; None of wide views."""
@@ -526,7 +529,8 @@ class PairSolution(TwoViews):
     def tests(self) -> list[Test]:
         """All that the verdict rests on."""
         if not self.rank:
-            return [shared_test(self.canonical)]
+            found = self.canonical
+            return [Test("shared", leftover_statistic(found, 0)[0], (found.rank_u * found.rank_v,), 1.0)]
         told = [self.fit.identified] if self.known_A is None else [self.mixing_test] if self.mixing_test else []
         return [*told, self.cumulants_test, leftover_test(self.canonical, self.rank)]
 

@@ -18,7 +18,6 @@ from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
 from richcomponents.components import Component
 from richcomponents.errors import SpecificationWarning, warn_user
-from richcomponents.learning.solvers import proximal_steps
 from richcomponents.paper.steps import ball
 
 CHEBYSHEV = (0.5, 0.245, 0.0, -0.014)
@@ -134,13 +133,17 @@ def fit_polynomial(likelihood: LogisticLikelihood, *, degree: int = 3) -> Array:
     With degree 3 the polynomial is the paper's 0.5 + 0.245 z - 0.014 z^3. Its likelihood has no maximum, so the parameters are
     confined, which is warned of where it binds.
     """
-    found = proximal_steps(
-        lambda at: -likelihood.gradient(at, degree=degree),
-        np.zeros(len(likelihood.with_y)),
-        2.0,  # the lemma's 1 / (2 H), H = 1/4
-        lambda at, _: likelihood.confine(at, degree),
-        constant=True,
-    ).theta
+    found, step = np.zeros(len(likelihood.with_y)), 2.0  # the lemma's 1 / (2 H), H = 1/4
+    slope = first = likelihood.gradient(found, degree=degree)
+    for _ in range(2000):
+        nearer = likelihood.confine(found + step * slope, degree)
+        steeper = likelihood.gradient(nearer, degree=degree)
+        if not np.linalg.norm(steeper) <= 1.5 * np.linalg.norm(slope):  # or no number: too long a step
+            step /= 2
+            continue
+        moved, found, slope = float(np.linalg.norm(nearer - found)), nearer, steeper
+        if moved <= 1e-6 * step * np.linalg.norm(first):
+            break
     if likelihood.is_bound(found, degree):
         warn_user(BOUND, SpecificationWarning)
     return found

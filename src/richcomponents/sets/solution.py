@@ -551,17 +551,19 @@ class SetSolution:
         if self._all_columns(key):
             return self._on_all_columns(key, outcome)
         full, K = self._prediction(key, self.fitted)
-        solved = on_prediction(
+        return on_prediction(
             np.asarray(outcome.rows @ self.white.into),
             outcome,
             self.white.frames[self.gauge[key]],
             partial(self._simply, key),
             full,
             self._predictions_without_blocks(key),
+            covariance=K,
+            lifted=partial(self._lifted, key),
+            wanted=self._wanted(key)[0],
+            name="instrumental" if len(key) > 1 else "residualised",
             residual=partial(self._left, key) if self.leaves_open(key) else None,
         )
-        simple = "instrumental" if len(key) > 1 else "residualised"
-        return solved.coefficients(outcome, self._lifted(key, solved.covariance(K)), self._wanted(key)[0], simple)
 
     def _prediction(self, key: Subset, fit: SetFit) -> tuple[Array, Array]:
         """The best linear prediction of a component from the white columns, as a fit has it, Cov(z)^-1 L K, and K."""
