@@ -34,6 +34,7 @@ from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError
 from richcomponents.learning.coefficients import simple_map
 from richcomponents.models.design import is_column, labels_in
+from richcomponents.models.rca import read_views
 from richcomponents.pair.canonical import canonical
 
 __all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive", "ruv2", "ruv4", "true", "unadjusted"]
@@ -41,8 +42,7 @@ __all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive",
 
 def _read(rca: Any, X: object, y: object) -> tuple[dict[str, Array], Array, Any, Any]:
     """The views and known covariates of complete rows, the columns of the views, and y as values; y : also a column of X."""
-    values, not_in_views = (labels_in(X, y), [y]) if is_column(y) else (y, [])
-    return rca.read_views(X, values, not_in_views)  # type: ignore[no-any-return]
+    return read_views(rca, X, labels_in(X, y), [y]) if is_column(y) else read_views(rca, X, y)
 
 
 # ---- samples that stand in for a component

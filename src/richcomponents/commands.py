@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.data.cells import first_text
-from richcomponents.data.rows import Rows, Selection, as_arrow, open_source, select
+from richcomponents.data.rows import Rows, Selection, open_source, select
 from richcomponents.data.sources.base import digest
 from richcomponents.data.sources.beside import names_of_files
 from richcomponents.data.table import listed, names_in
@@ -86,8 +86,8 @@ class FitResult:
 def run_fit(request: FitRequest, *, progress: bool = False) -> FitResult:
     """Read, select, fit and say what was found. Warnings of the library become the findings' notes."""
     chosen, made = _read(request, request.target, "the target")
-    model, y = _model(request, chosen, _rca(request, chosen.views, chosen.covariates))
-    return _found(model, chosen, y, request.target or "y", made, progress)
+    model = _model(request, chosen, _rca(request, chosen.views, request.covariates))
+    return _found(model, chosen, request.target, request.target or "y", made, progress)
 
 
 def run_effects(request: FitRequest) -> FitResult:
@@ -96,7 +96,7 @@ def run_effects(request: FitRequest) -> FitResult:
     if len(chosen.views) != 2:
         raise DataError(f"effects take two views, tests and controls: --views names {len(chosen.views)}")
     y, reference = _exposure(request, chosen)
-    model = ExposureEffects(_contrastive(request, chosen.views, chosen.covariates), reference=reference)
+    model = ExposureEffects(_contrastive(request, chosen.views, request.covariates), reference=reference)
     return _found(model, chosen, y, request.exposure, made, False)
 
 
@@ -120,8 +120,7 @@ def _found(model: Any, chosen: Selection, y: Any, outcome: str, made: Provenance
         model.fit(chosen.X, y, groups=chosen.groups)
         findings = Findings.of(model, chosen.X, y, outcome=outcome, provenance=made, progress=progress)
     told = [str(w.message) for w in caught if w.category.__module__.startswith("richcomponents")]
-    gap_note = getattr(model, "rca_", model).fitted_.gap_note
-    gaps = [gap_note] if gap_note else []
+    gaps = filter(None, [getattr(model, "rca_", model).fitted_.gap_note])
     return FitResult(model, findings.noting([*chosen.notes, *gaps, *told, *findings.notes]))
 
 
@@ -131,10 +130,12 @@ def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
 
     name, positive, reference, y = request.exposure, request.positive, request.reference, chosen.y
     assert y is not None
+    column, numbers = chosen.X[name], y.dtype.kind in "biuf"
     if positive is not None or reference is not None:
-        if y.dtype.kind in "biuf" and len(np.unique(y)) == 2:
-            y = np.array([f"{value:g}" for value in y.astype(np.float64)], dtype=object)
-        if y.dtype.kind in "biuf":
+        if numbers and len(np.unique(y)) == 2:
+            texts = [None if value is None or value != value else f"{value:g}" for value in column.to_pylist()]
+            column, numbers, y = pyarrow.array(texts), False, np.array([text for text in texts if text is not None])
+        if numbers:
             option = "--positive" if positive is not None else "--reference"
             raise DataError(f"{option} names a class, and the exposure {name!r} holds numbers: leave it out")
     if positive is not None:
@@ -153,7 +154,7 @@ def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
                 f"--positive {positive} is compared with {other!r}: leave out --reference, or name that class"
             )
         reference = other
-    return pyarrow.table({name: as_arrow(y)}), reference
+    return pyarrow.table({name: column}), reference
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
@@ -242,8 +243,7 @@ def _rca(request: FitRequest, views: dict[str, Any], covariates: Sequence[str]) 
 
 def _options(request: FitRequest, views: dict[str, Any], covariates: Sequence[str]) -> dict[str, Any]:
     """Those that all RCAs take."""
-    missing = "available" if request.missing == "available" else "error"  # what is left of gaps when rows were selected
-    told = {"views": views, "covariates": covariates or None, "missing": missing}
+    told = {"views": views, "covariates": covariates or None, "missing": request.missing}
     return {**told, "method": request.method, "order": request.order, "random_state": request.seed}
 
 
@@ -268,31 +268,27 @@ def _contrastive(request: FitRequest, views: dict[str, Any], covariates: Sequenc
     return ContrastiveRCA(rank=int(rank) if rank.isdecimal() else rank, **_options(request, views, covariates))
 
 
-def _model(request: FitRequest, chosen: Selection, rca: Any) -> tuple[Any, Any]:
-    """The unfitted model that was asked for, and its outcome."""
-    kind, y = _kind(request, chosen.y), chosen.y
+def _model(request: FitRequest, chosen: Selection, rca: Any) -> Any:
+    """The unfitted model that was asked for."""
+    kind = _kind(request, chosen.y)
     component: Any = request.component
     if _is_general(request, chosen.views):
         component = (next(iter(chosen.views)),) if component is None else tuple(component.split("+"))
     of: dict[str, Any] = {"rca": rca, "component": component or "S1"}
     paper: dict[str, Any] = {"method": "paper"} if request.method == "paper" else {}
     if kind == "pca":
-        return ComponentPCA(request.components or 1, **of), None
+        return ComponentPCA(request.components or 1, **of)
     if kind == "mixture":
-        return ComponentGaussianMixture(request.components or "auto", random_state=request.seed, **of, **paper), None
+        return ComponentGaussianMixture(request.components or "auto", random_state=request.seed, **of, **paper)
     if kind == "ising":
-        return ComponentIsing(random_state=request.seed, **of, **paper), None
+        return ComponentIsing(random_state=request.seed, **of, **paper)
     if kind == "regression":
-        return ComponentRegression(**of), y
+        return ComponentRegression(**of)
     if kind == "logistic":
-        assert y is not None
-        labels = y.astype(np.int64) if y.dtype.kind == "f" and np.all(y == np.round(y)) else y.astype(np.str_)
-        return ComponentLogisticRegression(positive=request.positive, **of, **paper), labels
+        return ComponentLogisticRegression(positive=request.positive, **of, **paper)
     if kind in _GLMS:
-        assert y is not None
-        numbers = y.dtype.kind == "f" and np.all(y == np.round(y))
-        return ComponentGLM(_GLMS[kind], **of), y.astype(np.int64) if numbers else y
-    return rca, None
+        return ComponentGLM(_GLMS[kind], **of)
+    return rca
 
 
 def _kind(request: FitRequest, y: Any) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
-from richcomponents.text import cell, in_line, lined_up, plain
+from richcomponents.text import cells, in_line, lined_up, plain
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,7 +40,7 @@ def templates() -> Environment:
         "keep_trailing_newline": True,
     }
     made = Environment(loader=PackageLoader("richcomponents"), **strict)
-    made.filters |= {"in_line": in_line, "cell": cell}
+    made.filters |= {"in_line": in_line, "cells": cells}
     return made
 
 
@@ -82,12 +82,10 @@ class Table(list[dict[str, object]]):
 
     def cells(self) -> list[list[str]]:
         """A head and the rows, as text; columns in which nothing is known are left out."""
-        texts = {
-            title: [cell(title, row[title]) for row in self]
-            for title in (self[0] if self else ())
-            if any(row[title] == row[title] for row in self)  # nan is not itself
-        }
-        return [list(texts), *map(list, zip(*texts.values(), strict=True))]
+        known = [
+            title for title in (self[0] if self else ()) if any(row[title] == row[title] for row in self)
+        ]  # nan is not
+        return [known, *cells({title: row[title] for title in known} for row in self)]
 
     def _names(self) -> int:
         """How many columns stand in front of the numbers."""
@@ -95,8 +93,7 @@ class Table(list[dict[str, object]]):
         return kinds.index(False) if False in kinds else len(kinds)
 
     def __repr__(self) -> str:
-        cells = [[in_line(text) for text in row] for row in self.cells()]
-        return "\n".join(lined_up(cells, self._names())) if self else "(no rows)"
+        return "\n".join(lined_up(self.cells(), self._names())) if self else "(no rows)"
 
     def _repr_html_(self) -> str:
         head, *rows = self.cells()

@@ -7,7 +7,7 @@ are kept as they are; where a person reads them, they stand as their escapes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from unicodedata import category
 
 _LONGEST = 100  # characters of a name in a table; the row of a table is as wide as its longest name
@@ -107,12 +107,18 @@ def cell(title: str, value: object) -> str:
     return str(value)
 
 
+def cells(rows: Iterable[Mapping[str, object]]) -> list[list[str]]:
+    """The values of rows of a table, as text."""
+    return [[cell(title, value) for title, value in row.items()] for row in rows]
+
+
 def lined_up(rows: Sequence[Sequence[str]], names: int = 1) -> list[str]:
-    """Cells as lines with columns one below the other, the first `names` to the left, the others to the right.
+    """Cells as lines (see in_line) with columns one below the other, the first `names` to the left, the others to the right.
 
     >>> lined_up([["name", "value"], ["a", "1.50"]])
     ['name  value', 'a      1.50']
     """
+    rows = [list(map(in_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -219,11 +219,14 @@ def test_missing_values(capsys, folder, table):
     path.write_text("\n".join(lines))
     code, _, err = run(capsys, "fit", path, *VIEWS, "--missing", "error")
     assert code == 1
-    assert "column 'U_0' of view 'U' holds 1 missing" in err
+    assert "column 'U_0' of view 'U' holds a missing value" in err
     assert "--missing drop" in err
     code, _, err = run(capsys, "fit", path, *VIEWS)
     assert code == 0
-    assert "note: 1 of 1200 rows have missing values and were left out (most of them lack column 'U_0'" in err
+    assert (
+        "note: 1 of 1200 rows have missing or infinite values and were left out; 1199 are kept. Most of them lack"
+        in err
+    )
     code, out, _ = run(capsys, "fit", path, *VIEWS, "--missing", "available", "--target", "y", "--json")
     assert code == 0
     assert json.loads(out)["n"] == 1200
@@ -393,7 +396,7 @@ def test_results_come_out_as_tables(capsys, tmp_path):
     views = ["--views", "U=U_*", "--views", "V=V_*"]
     out = {name: tmp_path / f"{name}.csv" for name in ("coefficients", "cleaned", "component", "predicted")}
     run(capsys, "fit", table, *views, "--target", "y", "--coefficients", out["coefficients"], "--cleaned", out["cleaned"],
-        "--save", tmp_path / "m.npz")  # fmt: skip
+        "--save", tmp_path / "m.npz", "--missing", "error")  # fmt: skip
     code, _, err = run(capsys, "transform", tmp_path / "m.npz", new, "--out", out["component"], "--id", "who")
     assert code == 0
     assert "note: 1 rows have missing values: their cells are empty.\nComponent S1 of every row: see" in err

@@ -124,14 +124,14 @@ def test_an_answer_reads_one_fit_though_another_is_made_meanwhile(monkeypatch, n
     model = rca if name == "ContrastiveRCA" else getattr(rc, name)(rca=rca)
     ask = model.predict if name == "ComponentRegression" else model.transform
     before = model.fit(data.X, data.y) and ask(data.X)
-    opened = rc.ContrastiveRCA.used_rows
+    opened = rc.ContrastiveRCA._open
 
-    def refitted(self, X, outcome=None):
+    def refitted(self, X, **options):
         monkeypatch.undo()
         model.fit(data.X[:, ::-1] * 2.0, -data.y)
-        return opened(self, X, outcome)
+        return opened(self, X, **options)
 
-    monkeypatch.setattr(rc.ContrastiveRCA, "used_rows", refitted)
+    monkeypatch.setattr(rc.ContrastiveRCA, "_open", refitted)
     np.testing.assert_array_equal(ask(data.X), before)
     assert not np.allclose(ask(data.X), before)
 

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 import richcomponents as rc
 from richcomponents.effects.moments import Coordinates, second_moments
+from richcomponents.models.rca import fit_rca
 from richcomponents.moments import block_numbers
 from richcomponents.moments.data import equivalent_rows
 
@@ -391,7 +392,7 @@ def test_a_control_that_is_made_of_tests_is_refused_by_name(data, control):
     X, named = np.column_stack([data.X, made]), "column 'x12'"
     for table in (X, rc.Moments.of(X, 4)):
         with pytest.warns(rc.SpecificationWarning, match=named):
-            rca(6, 7).fit_data(table)
+            fit_rca(rca(6, 7), table)
     with pytest.warns(rc.SpecificationWarning), pytest.raises(rc.DataError, match=named):
         rc.ExposureEffects(rca=rca(6, 7)).fit(X, data.y)
 

@@ -211,7 +211,7 @@ def test_replicates_are_newton_steps_without_each_block(squares, data):
 
     (H, right), (G, left) = (make(squares.rca_.fitted_, data.X, y) for make in (normal_equations, on_residual))
     steps, simple_steps = [], []
-    for block, model in squares.rca_.without_blocks("S1"):
+    for block, model in squares.rca_.fitted_.without_blocks():
         keep = np.arange(N) % 20 != block
         M, v = normal_equations(model, data.X[keep], y[keep])
         steps.append(np.linalg.solve(H, (v - M @ theta) - (right - H @ theta)))
@@ -237,7 +237,7 @@ def test_a_solution_without_a_block_has_the_steps_of_the_intervals(squares):
     """Cov(S1) and A of every replicate are those of the one-step jackknife, in other coordinates."""
     solution = squares.rca_.solution_
     wanted = solution.left_out.cov_s1(solution.share * solution.fit.posterior.T.blocks)
-    stepped = [one.components["S1"] for _, one in squares.rca_.without_blocks("S1")]
+    stepped = [one.components["S1"] for _, one in squares.rca_.fitted_.without_blocks()]
     assert np.stack([one.covariance for one in stepped]) == pytest.approx(wanted, abs=1e-10)
 
 

@@ -137,10 +137,10 @@ def test_gradients_read_what_is_cheaper(data):
     """The rows where the state has more numbers than they, the same gradient from both."""
     many = rc.ContrastiveRCA(views=5).fit(data.X)
     outcome = many.outcome(data.X, np.asarray(data.y, dtype=float))
-    assert many.component_for_gradients(outcome, "S1", 4) is many.components_["S1"]
+    assert many.fitted_.component_for_gradients(outcome, "S1", 4) is many.components_["S1"]
     wide = make_contrastive(400, d=16, S1="logistic", S2="skewed", random_state=3)
     model = rc.ContrastiveRCA(views=16).fit(wide.X)
-    rows = model.component_for_gradients(model.outcome(wide.X, np.asarray(wide.y, dtype=float)), "S1", 4)
+    rows = model.fitted_.component_for_gradients(model.outcome(wide.X, np.asarray(wide.y, dtype=float)), "S1", 4)
     assert isinstance(rows.source, RowSource)
     for order in (3, 4):
         one, two = (c.projected_cumulant(wide.beta, order) for c in (model.components_["S1"], rows))

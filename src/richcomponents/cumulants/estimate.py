@@ -23,7 +23,7 @@ from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.notebook import Table, Tabular, html_table
 from richcomponents.storage import storable
-from richcomponents.text import cell, in_line, lined_up, number, page
+from richcomponents.text import cell, lined_up, number, page
 
 _MOST = 100  # entries of a matrix that are printed
 READABLE = 7.0  # log-odds beyond which nobody reads an odds ratio
@@ -221,7 +221,7 @@ class Estimate(Tabular):
         return f"... and {more} more entries: to_frame() has all" if more > 0 else ""
 
     def _printed(self, head: list[str], *rows: list[str]) -> str:
-        lines = lined_up([[in_line(cell) for cell in row] for row in (head, *rows)], head.count(""))
+        lines = lined_up([head, *rows], head.count(""))
         return page([*lines, *filter(None, [self._left_out(len(rows))])])
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array
-from richcomponents.data.cells import Column, as_labels, declared_order
+from richcomponents.data.cells import Column, as_labels, declared_order, remedy, written_otherwise
 from richcomponents.errors import DataError
 from richcomponents.storage import storable
 
@@ -172,6 +172,9 @@ class Levels:
         labels = labels if order is None else [label for label in order if label in counts]
         if len(labels) < 2:
             raise DataError(f"{role} {name!r} is {labels[0]!r} in every row: there is nothing to compare")
+        foreign = next((label for label in labels if written_otherwise(label)), None)
+        if foreign is not None:
+            raise DataError(f"{role} {name!r} holds text ({foreign!r}): {remedy(foreign)}")
         if len(labels) > max(10, len(texts) // 10):  # one that is another in most rows is an identifier
             raise DataError(
                 f"{role} {name!r} has {len(labels)} different labels in {len(texts)} rows: {_what_they_are(labels)}"

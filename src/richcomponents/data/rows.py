@@ -6,7 +6,7 @@ a row-wise map (partialling out, canonical coordinates) is applied on the way.
 Maps are always applied to the same pieces of 2048 rows, counted from the first row of the source: the
 bits of a matrix product may depend on how many rows it is given, and must not depend on how they arrive.
 
-SELECTION. Columns by name into what a model is fitted to: two views, covariates, outcome and groups, in memory and complete.
+SELECTION. Columns by name into what a model is fitted to: two views, covariates, outcome and groups, in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.cells import Column, declared_order, first_text, remedy, written_otherwise
+from richcomponents.data.cells import Column, declared_order
 from richcomponents.data.sources import open_path
 from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, MatrixSource
 from richcomponents.data.sources.base import (
@@ -47,7 +47,6 @@ from richcomponents.data.table import (
     name_in,
     names_in,
     not_data,
-    repeated,
     resolve_views,
 )
 from richcomponents.errors import CapacityError, DataError
@@ -144,7 +143,7 @@ class Rows:
         weighted: bool = False,
     ) -> None:
         if not isinstance(source, Source):
-            source = ArraySource(source) if isinstance(source, np.ndarray) else BlockSource(source)
+            source = ArraySource(as_matrix(source)) if isinstance(source, np.ndarray) else BlockSource(source)
         self.source, self.maps, self.weighted = source, tuple(maps), weighted
         self.transform = _Maps(self.maps, weighted) if maps else None
         self.n_rows, self.views, self.files = source.n_rows, source.views, source.files
@@ -277,7 +276,7 @@ class Rows:
     def _read(self) -> Iterator[Array]:
         """Blocks of rows as the source has them; those that others can write to must be the same in every pass."""
         source, count = self.source, 0
-        blocks: Iterator[Array] = map(as_matrix, source.blocks(self.columns))
+        blocks = source.blocks(self.columns)
         for block in source.compared(blocks, self.columns) if source.shared and source.rereadable else blocks:
             count += len(block)
             yield block
@@ -345,15 +344,14 @@ _SPEC = re.compile(r'("(?:[^"]|"")*"|[^=]*)(=?)(.*)', re.DOTALL)  # NAME=columns
 
 @dataclass(frozen=True)
 class Selection:
-    """What a model is fitted to.
+    """What the command line fits a model to, for the doors of all models: they say what is wrong with values.
 
-    X : a table of pyarrow, with the columns of the views and the covariates, texts last; views : {name: column names}, U first;
-    y : a column of it, or None; groups : (n,) or None; notes : sentences about what was taken and left out.
+    X : a table of pyarrow, with the columns of the views, the covariates and the outcome; views : {name: column names}, U
+    first; y : the values of the outcome that are there, or None; groups : (n,) or None; notes : sentences about what was taken.
     """
 
     X: Any
     views: dict[str, tuple[str, ...]]
-    covariates: tuple[str, ...]
     y: Column | None
     groups: Column | None
     notes: tuple[str, ...] = ()
@@ -385,9 +383,7 @@ def select(
     views : "tests=a,b,c", "controls=C_*" (names and patterns), "tests=layer:log" (a group of columns), the name of a view of
     the file, or one number k: the first k columns are U, the others V; text, annotations of the samples, and what looks like an
     outcome, labels or an index is left out, and a note says what was taken. target, covariates, groups, key : columns that
-    belong to no view.
-    missing : "error", refuse rows with missing values; "drop", leave them out; "available", leave out those without target,
-    group or a covariate that is text, and keep gaps in other columns. role : what the target is called.
+    belong to no view. missing : unless "error", rows without target or group are left out. role : what the target is called.
     """
     specs: list[Any] = [_SPEC.fullmatch(one).groups() for one in views]  # type: ignore[union-attr]
     inside = [name for _, equals, columns in specs if equals for name in names_in(columns)]
@@ -399,8 +395,6 @@ def select(
             why = "a model that sees its outcome explains nothing"
             why = why if role == "the target" else "nothing would be left of it; name it once"
             raise DataError(f"column {target!r} is {role} and also {other}: {why}")
-        if (again := repeated(names)) is not None:
-            raise DataError(f"covariate {again!r} is named twice: name it once")
     for one, names in roles.items():
         for name in names if one != "the labels" else ():
             rows.source.check_column(name, one)
@@ -408,7 +402,7 @@ def select(
 
     def read(names: Sequence[str]) -> dict[str, Column]:
         """Columns, each read once."""
-        new = [name for name in names if name not in held]
+        new = [name for name in dict.fromkeys(names) if name not in held]
         held.update(rows.read(new) if new else {})
         return {name: held[name] for name in names}
 
@@ -417,71 +411,21 @@ def select(
         raise DataError(
             f"column {both!r} is in a view and also {role}, a covariate, the groups or the labels: name it once"
         )
-    owner = {name: f"column {name!r} of view {view!r}" for view, columns in chosen.items() for name in columns}
-    owner |= {name: f"covariate {name!r}" for name in covariates}
-    columns = read(list(owner))
-    texts = [name for name in covariates if _is_text(columns[name])]
-    table = {name: columns[name] if name in texts else _numbers(columns[name], what) for name, what in owner.items()}
-    y = None if target is None else read([target])[target]
-    y = _numbers(y, f"{role} {target!r}") if y is not None and y.dtype.kind in "iu" else y
-    labels = None if groups is None else rows.read([groups], [groups])[groups]
-    whole = {owner[name]: x for name, x in table.items() if missing != "available" or name in texts}
-    whole |= {what: x for what, x in ((f"{role} {target!r}", y), (f"the groups {groups!r}", labels)) if x is not None}
-    keep, left_out = _complete_rows(rows, whole, len(next(iter(table.values()))), drop=missing != "error")
-    in_order = [name for name in owner if name not in texts] + texts
     import pyarrow
 
-    return Selection(
-        pyarrow.table({name: as_arrow(table[name][keep]) for name in in_order}),
-        chosen,
-        tuple(covariates),
-        None if y is None else y[keep],
-        None if labels is None else labels[keep],
-        (*rows.source.notes, *notes, *left_out),
-    )
-
-
-def _is_text(values: Column) -> bool:
-    """Whether these are labels: texts, not numbers that are written otherwise."""
-    known = [] if values.dtype.kind in "biuf" else [value for value in values if value is not None]
-    return bool(known) and not any(map(written_otherwise, map(str, known[:_FIRST])))
-
-
-def _numbers(values: Column, role: str) -> Array:
-    """A column (n,) of floating-point numbers; text, and whole numbers that would be rounded, are refused."""
-    if values.dtype.kind not in "biuf":
-        row = first_text(values)
-        if row is None:
-            raise DataError(f"{role} holds no value at all: leave it out")
-        cell = str(values[row])
-        raise DataError(f"{role} holds text ({cell!r} in data row {row + 1}): {remedy(cell)}")
-    try:
-        return as_matrix(values, column=True)[:, 0]
-    except DataError as error:
-        raise DataError(f"{role}: {error}") from error
-
-
-def _complete_rows(rows: Rows, columns: Mapping[str, Column], n: int, drop: bool) -> tuple[Any, tuple[str, ...]]:
-    """(n,) rows that have all their values, and a sentence about the others."""
-    gaps: dict[str, Any] = {}
-    for what, x in columns.items():
-        gaps[what] = ~np.isfinite(x) if x.dtype.kind == "f" else np.array([value is None for value in x])
-    missing = np.any([np.zeros(n, dtype=bool), *gaps.values()], axis=0)
-    if not missing.any():
-        return ~missing, ()
-    counts = {what: int(gone.sum()) for what, gone in gaps.items() if gone.any()}
-    first, title, told = next(iter(counts)), rows.source.title, f"{int(missing.sum())} of {n} rows"
-    if not drop:
-        others = f", and {len(counts) - 1} other columns hold some" if len(counts) > 1 else ""
-        raise DataError(
-            f"{first} holds {counts[first]} missing or infinite values (the first in data row {np.argmax(gaps[first]) + 1} of "
-            f"{title}){others}; {told} are touched. Impute them first, leave those rows out (--missing drop), or use what is "
-            "there (--missing available)"
-        )
-    worst = max(counts, key=counts.__getitem__)
-    if missing.all():
-        raise DataError(f"every row of {title} has a missing value: drop columns such as {worst}")
-    return ~missing, (f"{told} have missing values and were left out (most of them lack {worst}, {counts[worst]}).",)
+    columns = read([*(name for part in chosen.values() for name in part), *covariates, *roles[role]])
+    table = pyarrow.table({name: as_arrow(values) for name, values in columns.items()})
+    y = None if target is None else columns[target]
+    labels = None if groups is None else rows.read([groups], [groups])[groups]
+    known = [x for x in (y, labels) if x is not None]
+    there: list[Any] = [np.isfinite(x) if x.dtype.kind == "f" else [value is not None for value in x] for x in known]
+    keep = np.all([np.ones(len(table), dtype=bool), *there], axis=0)
+    if not keep.any():
+        raise DataError(f"all rows of {rows.source.title} lack {role} or a group: name another column")
+    if missing != "error" and not keep.all():
+        notes.append(f"{np.sum(~keep)} of {len(keep)} rows have no {role.split()[-1]} or group and were left out.")
+        table, labels = table.filter(keep), None if labels is None else labels[keep]
+    return Selection(table, chosen, None if y is None else y[keep], labels, (*rows.source.notes, *notes))
 
 
 def _chosen_views(

@@ -369,7 +369,7 @@ def check_finite(values: Array, views: Views) -> None:
         kind = "a missing value (NaN)" if np.isnan(values[row, column]) else "an infinite value"
         raise DataError(
             f"{views.describe(column)} holds {kind} in row {row} ({int(bad.sum())} such values in the table): "
-            'drop those rows or impute them first, or say missing="drop" or "available"'
+            'drop those rows or impute them first, or say missing="drop" or "available" (--missing drop)'
         )
 
 

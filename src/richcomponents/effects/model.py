@@ -18,12 +18,12 @@ from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
 from richcomponents.effects.moments import Coordinates, second_moments, unexplained
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.inference.verdicts import Verdict, verdict
-from richcomponents.models.contrastive import ContrastiveRCA
+from richcomponents.models import RCA, ContrastiveRCA
 from richcomponents.models.design import Design, including_views, names_columns
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
 from richcomponents.models.gaps import complete_rows, read_once, say_dropped, taken, without_gaps
-from richcomponents.models.general import RCA
+from richcomponents.models.rca import fit_rca, laid_out, present
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import Data, RowData, equivalent_rows, groups_of_copies
@@ -127,7 +127,7 @@ class ExposureEffects(Estimator):
                 table = read_once(table.select(used), model.missing, 4, **reading)[0]
                 model.set_params(views=design.places(), covariates=list(range(d, len(used))))
         # effects have a verdict of their own
-        data = model.fit_data(table, design=found.among(design), groups=groups, progress=progress, quiet=True)
+        data = fit_rca(model, table, design=found.among(design), groups=groups, progress=progress, quiet=True)[0]
         if not isinstance(model.solution_, PairSolution):
             raise DataError('effects need ContrastiveRCA(method="efficient")')
         if len(explained := model.fitted_.explained_columns):
@@ -163,10 +163,10 @@ class ExposureEffects(Estimator):
         """Exposures, the table and its design with tests (instruments behind them) and controls as the two views, groups and
         weights: of the rows that have an exposure."""
         _, named = named_exposures(y, self.exposure)
-        X, y, groups, weight = model.present(X, y, groups, weight, columns=named, role="exposure")
+        X, y, groups, weight = present(model, X, y, groups, weight, columns=named, role="exposure")
         opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=reset), model.views)
         found = read_exposures(opened, y, self.exposure, self.reference)
-        table, design = model.lay_out(found.table, found.columns)
+        table, design = laid_out(model, found.table, found.columns)
         instruments = [place(one, found.table, "instrument") for one in listed_names(self.instruments)]
         views, twice = design.views, {*design.used.tolist(), *found.columns} & {*instruments}
         if twice:
@@ -179,7 +179,7 @@ class ExposureEffects(Estimator):
             against = np.concatenate([views[one] for one in controls]).tolist()
             chosen = {tests: [*views[tests].tolist(), *instruments], " and ".join(controls): against}
             if instruments or list(chosen) != list(views.names):
-                table, design = model.lay_out(found.table, found.columns, chosen)
+                table, design = laid_out(model, found.table, found.columns, chosen)
         if model.missing == "drop" and isinstance(table, Rows) and table.rereadable:
             keep = complete_rows(table.select(np.concatenate([design.used, found.columns])))
             if not keep.all():  # classes are those of the rows that are left
@@ -193,7 +193,7 @@ class ExposureEffects(Estimator):
         """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
         model, solution, found = self.rca_, self.rca_.solution_, self.rca_.solution_.canonical
         u, v, paired = model.views_[0], model.views_[1], len(found.correlations)
-        tests, q = model.names_of(0)[: len(u) - len(listed_names(self.instruments))], len(self.exposures_)
+        tests, q = model.fitted_.names_of(0)[: len(u) - len(listed_names(self.instruments))], len(self.exposures_)
         wide_u, wide_v = (isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v))
         on_u = Coordinates(found.x_from_u[:paired], found.u_from_x[:, :paired])
         on_v = Coordinates(found.y_from_v, found.v_from_y)
@@ -225,8 +225,8 @@ class ExposureEffects(Estimator):
             one = self.exposures_[np.argmin(left)]
             raise DataError(f"the exposure {one!r} is an exact function of the covariates or of other exposures")
         given = second_moments(rows, (on_u, on_v), len(model.covariates_) - q, weight, blocks, data.lost)
-        names, share = (self.exposures_, tests, model.names_of(1)), None if self.share == "auto" else float(self.share)
-        return Problem(*given, (on_u, on_v), solution, *names, share)
+        share = None if self.share == "auto" else float(self.share)
+        return Problem(*given, (on_u, on_v), solution, self.exposures_, tests, model.fitted_.names_of(1), share)
 
     def _solve(self, problem: Problem) -> Self:
         """The estimate, at one shared direction fewer and more as well, the tests, and what is to be said of each exposure."""

@@ -19,7 +19,7 @@ from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table
-from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.models.rca import ComponentAnalysis, fit_rca
 from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
@@ -107,14 +107,6 @@ class ComponentLearner(Estimator):
     def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return self.component_.feature_names if names is None else tuple(map(str, names))
 
-    def _fit_rca(self, X: object, groups: object = None, y: object = None) -> Data:
-        """Fit a clone of the RCA to X; what the solver saw of it. y : of learners that ignore it."""
-        model = self.unfitted_rca()
-        refuse_second_table(y)
-        data: Data = model.fit_data(X, groups=groups)
-        self._keep_rca(model)
-        return data
-
     def _keep_rca(self, model: Any) -> None:
         """Take over a fitted RCA, and the component to learn."""
         self.rca_ = model
@@ -173,8 +165,7 @@ class ComponentLearner(Estimator):
     def _need_rca(self) -> ComponentAnalysis:
         if self.rca_ is None:
             raise ValueError("this needs the rows' views: use fit(X), not fit_component(component)")
-        model: ComponentAnalysis = self.rca_
-        return model
+        return self.rca_  # type: ignore[no-any-return]
 
 
 class AloneLearner(ComponentLearner):
@@ -190,7 +181,10 @@ class AloneLearner(ComponentLearner):
         expects. groups : (n,) labels; rows of a group stay in one block.
         """
         self._check_parameters()
-        data = self._fit_rca(X, groups, y)
+        model = self.unfitted_rca()
+        refuse_second_table(y)
+        data, _ = fit_rca(model, X, groups=groups)
+        self._keep_rca(model)
         component = self.component_
         if self.on_rows and component.source is None:
             component = self.rca_.component_on_rows(X, self.component, groups)

@@ -14,6 +14,7 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
 from richcomponents.learning.coefficients import BothParts
+from richcomponents.models.estimator import used_rows
 from richcomponents.models.fitted import Fitted, stretch
 from richcomponents.models.rca import ComponentAnalysis, check_interval, searched
 from richcomponents.moments.data import AffineMap, Data, RowData
@@ -212,11 +213,6 @@ class ContrastiveRCA(ComponentAnalysis):
         part = self.fitted_.class_part
         return int(self.solution_.rank) + (0 if part is None else part.rank)
 
-    def names_of(self, view: int) -> tuple[str, ...]:
-        """Names of the columns of U (0) or V (1)."""
-        names, d_u = self.fitted_.names, self.solution_.d_u
-        return names[d_u:] if view else names[:d_u]
-
     @property
     def A_(self) -> Array:
         """(d_v, d_u); of very wide views it is formed each time it is asked for."""
@@ -266,7 +262,7 @@ class ContrastiveRCA(ComponentAnalysis):
     def class_probabilities(self, X: object) -> Array:
         """Of the hidden classes, (n, K), for each sample, seen or not; a column of ones where there are none."""
         fitted = self.fitted_
-        rows = fitted.filled(self.used_rows(X).array())
+        rows = fitted.filled(used_rows(self, X).array())
         check_finite(rows, fitted.design.side_by_side())
         return np.ones((len(rows), 1)) if fitted.classes is None else fitted.classes.probabilities(rows)
 
@@ -291,7 +287,7 @@ class ContrastiveRCA(ComponentAnalysis):
         key = self.fitted_.key(component)
         own = self.components_[key].feature_names
         if what == "A":
-            u, v = self.names_of(0), self.names_of(1)
+            u, v = self.fitted_.names_of(0), self.fitted_.names_of(1)
             return replace(self._interval("mixing", lambda m: m.A_, level, progress), names=v, columns=u)
         targets: dict[str, Target] = {"S1": "cov_s1", "S2": "cov_s2", "S3": "cov_s3"}
         limits = self._interval(targets[key], lambda m: m.components_[key].covariance, level, progress)
@@ -327,19 +323,15 @@ class ContrastiveRCA(ComponentAnalysis):
 
         Returns the Axes; for "overview" the Figure.
         """
-        names_u, names_v = self.names_of(0), self.names_of(1)
-
-        def intervals(ax: Any) -> Any:
-            title = "How much of each column is its own"
-            return own_variance_plot(self.variance_table(), title=title, label="Var(S1)", ax=ax)
-
+        names_u, names_v = self.fitted_.names_of(0), self.fitted_.names_of(1)
+        title = "How much of each column is its own"
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
         panels: dict[str, Callable[[Any], Any]] = {
             "correlations": lambda ax: correlation_plot(
                 self.diagnostics_.canonical_correlations, self.diagnostics_.rank, ax=ax
             ),
             "variance": lambda ax: variance_plot(names_u, own, shared, ax=ax),
-            "intervals": intervals,
+            "intervals": lambda ax: own_variance_plot(self.variance_table(), title=title, label="Var(S1)", ax=ax),
             "A": lambda ax: heat_map(
                 self.A_, names_v, names_u, title="A: how the shared part enters V", label="entry of A", ax=ax
             ),

@@ -127,11 +127,6 @@ class Design:
             return self.views.describe(number)
         return f"covariate {self.views.feature_names[number]!r}"
 
-    def side_by_side_alone(self) -> Design:
-        """The design of a table that holds the columns used, side by side, and no others."""
-        own, width = len(self.columns), len(self.used)
-        return Design(self.side_by_side(), np.arange(own, width), (), (), width, False)
-
     def levels(self) -> tuple[Levels, ...]:
         return tuple(one.levels for one in self.added if one.levels is not None)
 

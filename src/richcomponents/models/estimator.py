@@ -41,7 +41,7 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         for name, member in list(vars(cls).items()):
             if isinstance(member, FunctionType) and not name.startswith("_"):
                 fits = name in ("fit", "partial_fit") or name.startswith("fit_")
-                setattr(cls, name, _whole(member) if fits else _of_one_fit(member))
+                setattr(cls, name, transaction(member) if fits else _of_one_fit(member))
 
     if not TYPE_CHECKING:
 
@@ -128,6 +128,13 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def used_rows(model: Any, X: object, outcome: object = None) -> Any:
+    """The columns that a fit used of other rows: of all views, then the covariates; last an outcome, if one is given, a
+    column or values."""
+    fitted = model.fitted_
+    return fitted.design.found_in(model._open(X, reset=False), outcome, gaps=fitted.missing != "error")
+
+
 def under_labels(model: Any, values: Any, samples: tuple[object, ...] | None) -> Any:
     """What a transformer returns (n, k), under the labels of its samples where `set_output` asks for a data frame of pandas:
     scikit-learn sees the index of such frames only."""
@@ -154,7 +161,7 @@ def refuse_second_table(y: object) -> None:
         )
 
 
-def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
+def transaction(fit: Callable[..., Any]) -> Callable[..., Any]:
     """The fit of a copy, which the estimator becomes when it returns: one that fails or is interrupted changes nothing."""
 
     @wraps(fit)

@@ -19,13 +19,12 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import least_squares
 from richcomponents.components.component import Component, RowSource
 from richcomponents.components.wide import added
-from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import check_finite, check_outcome
 from richcomponents.errors import DataError, constants_told_later
 from richcomponents.inference.draws import Draws
 from richcomponents.inference.verdicts import Test
-from richcomponents.learning.coefficients import Coefficients, Refit
+from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome, outcome_test
 from richcomponents.models.design import Design
@@ -109,6 +108,10 @@ class Fitted:
     def names(self) -> tuple[str, ...]:
         """Of the columns of all views."""
         return tuple(str(self.design.views.feature_names[c]) for c in self.design.columns)
+
+    def names_of(self, view: int) -> tuple[str, ...]:
+        """Of the columns of one view, by its number."""
+        return self.names[list(self.design.places().values())[view]]
 
     def key(self, component: Any) -> Any:
         """The name of a component: views may stand in any order, and one alone; None is the first view's own."""
@@ -360,8 +363,7 @@ class Fitted:
         return self.solution.solved_for(key), key
 
     def residual(self, of: Outcome | Array, component: object = None) -> Array:
-        """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
-        not live (on what they share with it, for two views; of an outcome, on what stands beside the first view)."""
+        """See :meth:`ContrastiveRCA.residual`; of an outcome, on what stands beside the first view."""
         return self._simple("residual", of, component)
 
     def stand_in(self, of: Outcome | Array, component: object = None) -> Array:
@@ -407,24 +409,6 @@ class Fitted:
             solution.check_determined(key, len(self.design.known))
         outcome = outcome if log_odds is None else replace(outcome, log_odds=log_odds)
         return solution.calibrate(key, outcome)  # type: ignore[no-any-return]
-
-    def estimate_of(
-        self,
-        calibrated: Coefficients,
-        outcome: Outcome,
-        component: object = None,
-        *,
-        grouped: bool = False,
-        replicates: Array | None = None,
-        refit: Refit | None = None,
-    ) -> Estimate:
-        """Coefficients coefficients with their standard errors or, where the data leave them open, with their identified set.
-
-        outcome, component : that they were calibrated from; grouped : whether its rows belong to groups. Of log-odds :
-        replicates (B, d), those on the stand-in without each block; refit(features (m, d), rows (m,)), those on other features
-        of some of the rows, with what they lack.
-        """
-        return calibrated.estimate(outcome, grouped=grouped, replicates=replicates, refit=refit)
 
     def outcome_test(self, outcome: Outcome, component: object = None) -> Test:
         """See :meth:`ContrastiveRCA.outcome_test`."""
@@ -497,7 +481,8 @@ class Fitted:
 
     def on_used_columns(self) -> Fitted:
         """The same of tables that hold the columns used, side by side, and no others."""
-        return replace(self, design=self.design.side_by_side_alone())
+        own, width = len(self.design.columns), len(self.design.used)
+        return replace(self, design=Design(self.design.side_by_side(), np.arange(own, width), (), (), width, False))
 
     def without_blocks(self) -> Iterator[tuple[int, Fitted]]:
         """Each block of samples, with the fit without it: refitted, or moved by one Newton step where that is known. None of

@@ -27,7 +27,11 @@ def there(values: Any, n: int | None) -> Truth | None:
     if values is None or isinstance(values, str) or hasattr(values, "toarray"):
         return None
     hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else False
-    entries = np.asarray(values.to_pandas() if hasattr(values, "to_pandas") else values, dtype=object)
+    frame = nw.from_native(values, pass_through=True, eager_only=True, allow_series=True)
+    if isinstance(frame, nw.DataFrame):
+        entries = np.array([column.to_list() for column in frame.iter_columns()], dtype=object).T
+    else:
+        entries = np.asarray(frame.to_list() if isinstance(frame, nw.Series) else values, dtype=object)
     if entries.ndim not in (1, 2) or (n is not None and len(entries) != n):
         return None  # others say what is wrong with it
     number = (float, np.floating)
@@ -48,19 +52,30 @@ def taken(values: Any, keep: Truth) -> Any:
 
 def complete_rows(table: Rows) -> Truth:
     """(n,): rows without gaps in any column."""
-    kept = [np.isfinite(block).all(axis=1) for block in table.chunks()]
+    return _gaps(table)[0]
+
+
+def _gaps(table: Rows) -> tuple[Truth, IntArray]:
+    """(n,): rows without gaps in any column, and how many gaps each column has."""
+    kept, counts = list[Any](), np.zeros(table.width, dtype=np.int64)
+    for block in table.chunks():
+        there = np.isfinite(block)
+        kept.append(there.all(axis=1))
+        counts += np.sum(~there[:, : table.width], axis=0)
     if not kept:
         raise DataError("there are no rows")
-    return np.concatenate(kept)
+    return np.concatenate(kept), counts
 
 
-def say_dropped(kept: int, n: int, why: str = _GAPS) -> str:
-    """Count the rows that were left out, in a sentence; refuse to leave out all."""
+def say_dropped(kept: int, n: int, why: str = _GAPS, most: str = "") -> str:
+    """Count the rows that were left out, in a sentence; refuse to leave out all. most : what most of them lack."""
     if not kept:
-        raise DataError(f"all {n} rows have {why}: none is left. Leave out columns without values")
+        columns = f"columns such as {most}" if most else "columns without values"
+        raise DataError(f"all {n} rows have {why}: none is left. Leave out {columns}")
     if kept == n:
         return ""
     told = f"{n - kept} of {n} rows have {why} and were left out; {kept} are kept."
+    told += f" Most of them lack {most}." if most else ""
     warn_user(told, MissingValueWarning)
     return told
 
@@ -73,16 +88,19 @@ def without_gaps(
     missing="error"."""
     if missing == "error":
         return rows, groups, None, ""
-    keep, labelled = np.ones(0, dtype=bool), there(groups, None)
+    keep, labelled, most = np.ones(0, dtype=bool), there(groups, None), ""
     texts = [name for levels in design.levels() for name in levels.columns]
     if missing == "drop" or texts:
-        keep = complete_rows(rows.select(columns if missing == "drop" else texts))
+        keep, counts = _gaps(rows.select(columns if missing == "drop" else texts))
+        worst = int(np.argmax(counts))
+        if missing == "drop" and counts[worst] and worst < len(design.used):
+            most = f"{design.describe(worst)} ({counts[worst]})"
     if labelled is not None and not labelled.all() and (not len(keep) or len(keep) == len(labelled)):
         keep = labelled if not len(keep) else keep & labelled
     if keep.all():
         return rows, groups, None, ""
     why = _GAPS if labelled is None or labelled.all() else f"{_GAPS} or no group"
-    note = say_dropped(int(keep.sum()), len(keep), why)
+    note = say_dropped(int(keep.sum()), len(keep), why, most)
     return rows.kept(keep), taken(groups, keep), np.flatnonzero(keep), note
 
 

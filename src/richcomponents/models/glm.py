@@ -26,7 +26,7 @@ from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in
-from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.models.rca import ComponentAnalysis, fit_rca, present
 from richcomponents.moments import Moments
 from richcomponents.text import in_line
 
@@ -123,10 +123,10 @@ class ComponentGLM(OutcomeLearner):
         if isinstance(X, (Moments, Iterator)):
             return self._fit_sums(model, X, y, groups)
         column = y if is_column(y) else None
-        X, y, groups, _ = model.present(X, y, groups)
+        X, y, groups, _ = present(model, X, y, groups)
         target = self._outcome_codes(labels_in(X, y) if column is not None else y)
         numbers = self._numbers(target)[0]
-        _, outcome = model.fit_outcome(X, numbers, groups, component=self.component, column=column, every_row=True)
+        _, outcome = fit_rca(model, X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
         self._count(target)
@@ -400,7 +400,8 @@ class ComponentGLM(OutcomeLearner):
         """eta (n, m) for new (u, v): at the BLUP of the component, and of S2 where y goes with it, averaged over what these do
         not tell; what one has too much of the view, the other lacks."""
         model, theta = self._need_rca(), np.atleast_2d(self.coef_)
-        fitted, rows, error = model.fitted_, model.used_rows(X).array(), model.prediction_error(self.component)
+        fitted, rows = model.fitted_, model.used_rows(X).array()
+        error = fitted.prediction_error(self.component)
         eta = self._predictors(fitted.predict(rows, self.component))
         for j, shared in enumerate(self._through_shared or ()):
             if shared is not None:

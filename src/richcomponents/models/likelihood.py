@@ -22,6 +22,7 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.polynomials import check_degree
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column
+from richcomponents.models.rca import fit_rca, present, rows_alone
 
 _AT_REST = 0.1  # standard errors that a Newton step may still move theta by
 _NO_MAXIMUM = "theta is no interior maximum: raise max_iter= or, where the likelihood has none, add ridge="
@@ -127,15 +128,15 @@ class ComponentLikelihood(OutcomeLearner):
         """
         start, model = self._start(), self.unfitted_rca()
         column, alone = y if is_column(y) else None, y is None
-        X, y, groups, _ = model.present(X, y, groups)
+        X, y, groups, _ = present(model, X, y, groups)
         if alone:
-            model.fit_data(X, groups=groups)
+            fit_rca(model, X, groups=groups)
             self._keep_rca(model)
-            outcome = model.rows_alone(X, groups)
+            outcome = rows_alone(model, X, groups)
         else:
-            _, outcome = model.fit_outcome(X, y if column is not None else _numbers(y), groups, every_row=True)
+            _, outcome = fit_rca(model, X, y if column is not None else _numbers(y), groups, every_row=True)
             self._keep_rca(model)
-            outcome, _ = model.beside(outcome, self.component)
+            outcome, _ = model.fitted_.beside(outcome, self.component)
             outcome = self._named(outcome, y if column is None else column)
             self._warn_of_others(outcome)
         self.on_v_, self.simple_ = outcome.on_v, "residualised"
@@ -154,11 +155,11 @@ class ComponentLikelihood(OutcomeLearner):
             return at_best, SampleMean(function, rows).gradient(simple)
 
         self._no_errors = self._why_no_errors()
-        if model.leaves_open(self.component):
+        if model.fitted_.leaves_open(self.component):
             self.trust_, self.theta_, self.coef_, self._no_errors = 0.0, simple, simple, ""
             self.coefficients_ = Estimate.unbounded(self.theta_, names=self._names(None))
         elif not self._no_errors:
-            self._protect(mean, simply, [gradients(*one) for one in model.without_blocks(self.component)])
+            self._protect(mean, simply, [gradients(*one) for one in model.fitted_.without_blocks()])
         return self
 
     def fit_component(self, component: Component) -> Self:

@@ -18,7 +18,7 @@ from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.design import is_column
 from richcomponents.models.glm import ComponentGLM
-from richcomponents.models.rca import ComponentAnalysis
+from richcomponents.models.rca import ComponentAnalysis, fit_rca
 from richcomponents.paper.gradient import contrastive_logistic
 from richcomponents.paper.solution import extraction_of
 
@@ -106,7 +106,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
                 "files, or use approximation='chebyshev', which sums suffice for"
             )
         codes = y if is_column(y) else self._outcome_codes(y)
-        _, outcome = model.fit_outcome(X, codes, groups, component=self.component)
+        _, outcome = fit_rca(model, X, codes, groups, component=self.component)
         self._keep_rca(model)
         return self._from_sums(outcome)
 
@@ -199,7 +199,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         cross = model.residual(outcome, self.component).T @ (y - y.mean()) / outcome.free
         order = int(self.degree) + 1
         check_order(order)
-        component = model.component_for_gradients(outcome, self.component, order)
+        component = model.fitted_.component_for_gradients(outcome, self.component, order)
         return self._polynomial(component, cross, float(y.mean()))
 
     def _polynomial(self, component: Component, cross: Array, mean: float) -> tuple[Array, float, bool]:

@@ -15,7 +15,7 @@ from richcomponents.components import Component
 from richcomponents.components.wide import top_directions
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.models.base import AloneLearner
-from richcomponents.models.estimator import under_labels
+from richcomponents.models.estimator import under_labels, used_rows
 from richcomponents.moments.data import Data
 from richcomponents.plots import loading_plot
 from richcomponents.text import in_line
@@ -125,7 +125,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         """
         model = self._need_rca()
         scores = (model.predict_component(X, self.component) - self.mean_) @ self.components_.T
-        return under_labels(self, scores, None if isinstance(X, Iterator) else model.used_rows(X).samples)
+        return under_labels(self, scores, None if isinstance(X, Iterator) else used_rows(model, X).samples)
 
     def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Estimate:
         """Block-jackknife intervals for "components" or "explained_variance", A refitted each time.

@@ -13,7 +13,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,14 +28,7 @@ from richcomponents.data.align import in_order_of, named_views
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
 from richcomponents.data.sources.memory import TablesSource
-from richcomponents.data.table import (
-    Views,
-    are_tables,
-    check_finite,
-    check_range,
-    counts_in,
-    is_annotated,
-)
+from richcomponents.data.table import Views, are_tables, check_finite, check_range, counts_in, is_annotated
 from richcomponents.errors import (
     ConstantColumnWarning,
     CountsWarning,
@@ -51,7 +43,7 @@ from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
-from richcomponents.models.estimator import Estimator, refuse_second_table, under_labels
+from richcomponents.models.estimator import Estimator, refuse_second_table, transaction, under_labels, used_rows
 from richcomponents.models.fitted import WIDE, Fitted, inflated, stretch
 from richcomponents.models.gaps import WAYS, complete_rows, read_once, say_dropped, taken, there, without_gaps
 from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
@@ -149,8 +141,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             log.
         """
         refuse_second_table(y)
-        X, _, groups, weight = self.present(X, None, groups, sample_weight)
-        self.fit_data(X, groups=groups, sample_weight=weight, progress=progress)
+        X, _, groups, weight = present(self, X, None, groups, sample_weight)
+        self._fit_to(X, groups=groups, sample_weight=weight, progress=progress)
         return self
 
     def fit_views(
@@ -177,12 +169,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         for note in rows.source.notes:
             warn_user(note, UserWarning)
         if isinstance(rows.source, TablesSource):
-            groups, sample_weight = (
-                rows.source.table.lined_up(values, what)
-                for values, what in ((groups, "groups"), (sample_weight, "sample_weight"))
-            )
+            groups = rows.source.table.lined_up(groups, "groups")
+            sample_weight = rows.source.table.lined_up(sample_weight, "sample_weight")
         own = {name: list(columns) for name, columns in rows.views.items()}
-        self.fit_data(rows, views=own, groups=rows.group_labels(groups), sample_weight=sample_weight)
+        self._fit_to(rows, views=own, groups=rows.group_labels(groups), sample_weight=sample_weight)
         return self
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -193,7 +183,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         same rows and blocks. Except for an RCA of three views and more: rows give its last fit of A better weights, so that
         transformations differ by a few percent of their size, less than their error (see :class:`RCA`).
         """
-        self.fit_data(moments)
+        self._fit_to(moments)
         return self
 
     def partial_fit(self, X: object, y: object = None) -> Self:
@@ -211,7 +201,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._check_parameters()
         stream: Accumulator | None = vars(self).get("_stream")
         rows, beside = self._open(X, reset=stream is None), [outcome] if is_column(outcome) else []
-        design = self.lay_out(rows, beside)[1] if stream is None else self.fitted_.design
+        design = laid_out(self, rows, beside)[1] if stream is None else self.fitted_.design
         self._check_views(design.views)
         if design.added:
             raise DataError(
@@ -236,26 +226,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._stream = stream
         return seen
 
-    # ---- what learners fit with
-
-    def fit_data(self, X: object, **options: Any) -> Data:
-        """As :meth:`fit` (or :meth:`fit_moments`, if X is a state); returns what the solver saw, which can be asked for more:
-        moments of maps of the columns of all views, covariates removed.
-
-        views : instead of the parameter. design : of rows that were laid out before, with columns added to a table: others are
-        read as that one was. quiet : do not warn of what the fit does not tell.
-        """
-        return self._fit_to(X, **options)[0]
-
-    def fit_outcome(self, X: object, y: object, groups: object = None, **options: Any) -> tuple[Data, Outcome]:
-        """Fit to X, and read an outcome beside the views: what learners begin with.
-
-        X, y, groups : as in :meth:`outcome`; a stream is read once. component : what the outcome depends on. column : the
-        column of X that y was made of, if any. every_row : the rows themselves are needed, in memory, not only their second
-        moments.
-        """
-        return self._fit_to(X, y, groups, **options)
-
     def _fit_to(
         self,
         X: object,
@@ -271,14 +241,14 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         quiet: bool = False,
         **reading: Any,
     ) -> tuple[Data, Any]:
-        """Open -> design -> data -> solve -> Fitted; what the solver saw, and the outcome, if there is one."""
+        """Open -> design -> data -> solve -> Fitted; what the solver saw, and the outcome, if there is one: see `fit_rca`."""
         self._check_parameters()
         opened = X if isinstance(X, Moments) else self._open(X, reset=True, at_least=2)
         if isinstance(opened, Moments):
             self._set_features(opened.layout.n_columns, opened.names)
         if design is None or isinstance(opened, Moments):  # a state names its own columns
             beside = [one for one in (y if is_column(y) else column,) if one is not None]
-            opened, design = self.lay_out(opened, beside, views)
+            opened, design = laid_out(self, opened, beside, views)
         self._check_views(design.views)
         if isinstance(opened, Moments):
             return self._fit_state(design.found_in(opened, y), design, y is not None, quiet=quiet)
@@ -315,70 +285,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         self._keep(replace(fit, gap_note=fit.gap_note or note), quiet)
         return data, None if y is None else outcome_of(self.fitted_)
 
-    def lay_out(self, table: Rows | Moments, beside: Sequence[Any] = (), views: object = None) -> tuple[Any, Design]:
-        """The table with what its design added to it, and the design; beside : columns (an outcome) that are in no view,
-        whatever `views=` divides; views : instead of the parameter."""
-        views = self.views if views is None else views
-        return lay_out(table, views, self.covariates, beside, gaps=self.missing != "error")
-
-    def present(
-        self,
-        X: Any,
-        y: Any,
-        groups: Any = None,
-        sample_weight: Any = None,
-        *,
-        columns: Sequence[Any] = (),
-        role: str = "outcome",
-    ) -> tuple[Any, Any, Any, Any]:
-        """X, y, groups and weights in one order, where they have labels, and without the rows that have no outcome, unless
-        missing="error". columns : of X, which hold outcomes; role : what these are called."""
-        X = Rows(TablesSource(X)) if are_tables(X) else X
-        y, groups = _lined_up(X, y, "y"), _lined_up(X, groups, "groups")
-        sample_weight = _lined_up(X, sample_weight, "sample_weight")
-        if self.missing == "error" or isinstance(X, (Moments, Iterator)) or (y is None and not columns):
-            return X, y, groups, sample_weight
-        rows = self._open(X, reset="fitted_" not in vars(self))
-        if not rows.rereadable:
-            return X, y, groups, sample_weight
-        named = [*columns, *names_columns(rows, y)]
-        parts = [labels_in(rows, one, f"the {role}") for one in named] if named else [y]
-        seen = [part for part in (there(values, rows.n_rows) for values in parts) if part is not None]
-        keep = np.all(seen, axis=0) if seen else np.ones(1, dtype=bool)
-        if keep.all():
-            return X, y, groups, sample_weight
-        say_dropped(int(keep.sum()), len(keep), f"no {role}")
-        left = (one if isinstance(one, str) else taken(one, keep) for one in (groups, sample_weight))
-        return rows.kept(keep), y if named else taken(y, keep), *left
-
-    def read_views(
-        self, X: object, y: object, beside: Sequence[Any] = ()
-    ) -> tuple[dict[str, Array], Array, Views, Any]:
-        """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them, the views, and values y: of
-        methods that need whole rows; nothing is fitted. beside : columns of X that are in no view."""
-        reader = copy(self)
-        reader._check_parameters()
-        X, y, *_ = reader.present(X, y)
-        rows, design = reader.lay_out(reader._open(X, reset=True), beside)
-        reader._check_views(design.views)
-        table = rows.select(design.used)
-        if self.missing != "error":
-            keep = complete_rows(table)
-            table, y = table.kept(keep), taken(y, keep)
-        values = table.array()
-        check_finite(values, design.side_by_side())
-        views = {name: values[:, place] for name, place in design.places().items()}
-        return views, values[:, len(design.columns) :], design.views, y
-
     # ---- a fit
 
     @property
     def _state_order(self) -> int:
         """Of a state that a fit can do with."""
         return max(int(self.order), 4)
-
-    def _begun(self, design: Design, units: RowUnits | None, weighted: bool, **notes: Any) -> Fitted:
-        return Fitted(design, int(self.n_blocks), self.missing, units=units, weighted=weighted, **notes)
 
     def _fit_state(
         self, state: Moments, design: Design, outcome: bool, note: str = "", quiet: bool = False
@@ -391,8 +303,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 f"Moments.of(X, order={self._state_order})"
             )
         units = None if own.dependent else RowUnits()
-        classless = "not looked for: a state has no rows"
-        fit = self._begun(design, units, own.dependent, class_note=classless, gap_note=note)
+        notes: dict[str, Any] = {"class_note": "not looked for: a state has no rows", "gap_note": note}
+        fit = Fitted(design, int(self.n_blocks), self.missing, units=units, weighted=own.dependent, **notes)
         data = StateData(own)
         if len(design.known):
             partial = partial_out(own, range(len(design.columns), own.layout.n_columns))
@@ -433,7 +345,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if table.held:
             check_finite(first, design.side_by_side())  # the view and the row are named
         units = _units(table, reading.get("groups"), lambda: table.select([0]).array()[:, -1])
-        begun = self._begun(design, units, table.weighted)
+        begun = Fitted(design, int(self.n_blocks), self.missing, units=units, weighted=table.weighted)
         _warn_of_counts(design, first[:LEAF])
         plain, data = self._cleaned(begun, table, reading)
         classes = self._hidden_classes(data, plain)
@@ -483,9 +395,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
                 )
         with constants_told_later():
             data = Available.of(table, gaps, self.n_blocks, groups, design.describe)
-        classless = "not looked for in rows with gaps (missing='available')"
+        notes: dict[str, Any] = {
+            "class_note": "not looked for in rows with gaps (missing='available')",
+            "gap_note": gaps.note(),
+        }
         units = _units(table, groups, lambda: gaps.weight)
-        fit = self._begun(design, units, table.weighted, class_note=classless, gap_note=gaps.note())
+        fit = Fitted(design, int(self.n_blocks), self.missing, units=units, weighted=table.weighted, **notes)
         if len(design.known):
             partial = partial_out(data.moments(2), range(len(design.columns), table.width))
             lost = float(partial.rank)
@@ -562,13 +477,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             raise ValueError(
                 "set_output names the columns of the default component; for others use predict_component(X, component)"
             )
-        table = self.used_rows(X)
+        table = used_rows(self, X)
         predicted = self.fitted_.predict(table.array(), component, return_std)
         return predicted if return_std else under_labels(self, predicted, table.samples)
 
     def predict_component(self, X: object, component: object = None, *, return_std: bool = False) -> Any:
         """As :meth:`transform`, always as plain arrays."""
-        return self.fitted_.predict(self.used_rows(X).array(), component, return_std)
+        return self.fitted_.predict(used_rows(self, X).array(), component, return_std)
 
     def annotate(self, data: Any, key: str = "rca", components: Sequence[Any] | None = None) -> None:
         """Write what was found into the AnnData or MuData that was fitted, or one with the same variables.
@@ -585,13 +500,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Column names of the default component."""
         return np.array(self.fitted_.columns_of(None), dtype=object)
 
-    def used_rows(self, X: object, outcome: object = None) -> Rows:
-        """The columns that the fit used of other rows: of all views, then the covariates; last an outcome, if one is given, a
-        column or values."""
-        fitted = self.fitted_
-        table: Rows = fitted.design.found_in(self._open(X, reset=False), outcome, gaps=fitted.missing != "error")
-        return table
-
     def component_on_rows(self, X: object, component: object = None, groups: object = None) -> Component:
         """The component with its higher cumulants read off the rows of X whenever they are asked for.
 
@@ -600,13 +508,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
         groups : (n,) labels; rows of a group stay in one block.
         """
-        rows = X if isinstance(X, Outcome) else self.used_rows(X).array()
+        rows = X if isinstance(X, Outcome) else used_rows(self, X).array()
         return self.fitted_.component_on_rows(rows, component, groups)
 
     def residual(self, X: object, component: object = None) -> Array:
         """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
         not live (on what they share with it, for two views)."""
-        return self.fitted_.residual(X if isinstance(X, Outcome) else self.used_rows(X).array(), component)
+        return self.fitted_.residual(X if isinstance(X, Outcome) else used_rows(self, X).array(), component)
 
     # ---- outcomes
 
@@ -622,21 +530,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         fitted = self.fitted_
         if isinstance(X, Moments):
             return fitted.outcome(fitted.design.found_in(X, y))
-        table = self.used_rows(X, y)
+        table = used_rows(self, X, y)
         if table.rereadable:
             table, groups, at, _ = without_gaps(table, slice(None), fitted.design, groups, fitted.missing)
             if at is not None and sample_weight is not None:
                 sample_weight = np.asarray(sample_weight)[at]
         return fitted.outcome(table, groups, sample_weight)
-
-    def rows_alone(self, X: object, groups: object = None) -> Outcome:
-        """The complete rows of X, in the blocks of the fit, beside an outcome that is zero: what models of a component alone
-        read."""
-        fitted, groups = self.fitted_, self._open(X, reset=False).group_labels(groups)
-        with warnings.catch_warnings():  # the fit said it
-            warnings.simplefilter("ignore")
-            table, groups, *_ = without_gaps(self.used_rows(X), slice(None), fitted.design, groups, fitted.missing)
-        return fitted.rows_alone(table, groups)
 
     def calibrate(
         self, X: object, y: object = None, component: object = None, *, sample_weight: object = None, **options: Any
@@ -670,21 +569,10 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def score(self, X: object, y: object = None) -> float:
         """Held-out fit, in nats per sample: Gaussian log-likelihood of the views under the fitted second moments; for two
         views also the energy of the held-out cross-cumulants inside the fitted row space."""
-        fitted, rows = self.fitted_, self.used_rows(X).array()
+        fitted, rows = self.fitted_, used_rows(self, X).array()
         if fitted.missing != "error":  # the likelihood is that of rows without gaps
             rows = rows[np.isfinite(rows).all(axis=1)]
         return float(fitted.solution.score(fitted.centred(rows), fitted.n_blocks))
-
-    # ---- what learners ask, see `Fitted`
-
-    stand_in, beside, estimate_of, prediction_error, component_for_gradients, leaves_open = (
-        property(attrgetter(f"fitted_.{name}"))
-        for name in ("stand_in", "beside", "estimate_of", "prediction_error", "component_for_gradients", "leaves_open")
-    )
-
-    def without_blocks(self, component: object = None) -> Iterator[tuple[int, Any]]:
-        """Each block of samples, with the fit without it."""
-        return self.fitted_.without_blocks()
 
     # ---- how sure
 
@@ -759,6 +647,94 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def independent_rows_(self) -> float:
         """How many independent rows the samples are worth."""
         return float(self.solution_.independent_rows)
+
+
+# ---- what learners and other methods begin with
+
+
+@transaction
+def fit_rca(model: ComponentAnalysis, X: object, y: object = None, groups: object = None, **options: Any) -> Any:
+    """Fit an RCA to X as its doors do, a state or a stream included, and read an outcome beside the views, if there is one.
+
+    Returned are what the solver saw, which can be asked for more (moments of maps of the columns of all views, covariates
+    removed), and the outcome.
+
+    X, y, groups : as of :meth:`ComponentAnalysis.outcome`; a stream is read once. component : what the outcome depends on.
+    column : the column of X that y was made of, if any. every_row : the rows themselves are needed, in memory, not only their
+    second moments. views : instead of the parameter. design : of rows that were laid out before, with columns added to a
+    table: others are read as that one was. quiet : do not warn of what the fit does not tell.
+    """
+    return model._fit_to(X, y, groups, **options)
+
+
+def laid_out(
+    model: ComponentAnalysis, table: Rows | Moments, beside: Sequence[Any] = (), views: object = None
+) -> tuple[Any, Design]:
+    """The table with what its design added to it, and the design; beside : columns (an outcome) that are in no view, whatever
+    `views=` divides; views : instead of the parameter."""
+    views = model.views if views is None else views
+    return lay_out(table, views, model.covariates, beside, gaps=model.missing != "error")
+
+
+def present(
+    model: ComponentAnalysis,
+    X: Any,
+    y: Any,
+    groups: Any = None,
+    sample_weight: Any = None,
+    *,
+    columns: Sequence[Any] = (),
+    role: str = "outcome",
+) -> tuple[Any, Any, Any, Any]:
+    """X, y, groups and weights in one order, where they have labels, and without the rows that have no outcome, unless
+    missing="error". columns : of X, which hold outcomes; role : what these are called."""
+    X = Rows(TablesSource(X)) if are_tables(X) else X
+    y, groups = _lined_up(X, y, "y"), _lined_up(X, groups, "groups")
+    sample_weight = _lined_up(X, sample_weight, "sample_weight")
+    if model.missing == "error" or isinstance(X, (Moments, Iterator)) or (y is None and not columns):
+        return X, y, groups, sample_weight
+    rows = model._open(X, reset="fitted_" not in vars(model))
+    if not rows.rereadable:
+        return X, y, groups, sample_weight
+    named = [*columns, *names_columns(rows, y)]
+    parts = [labels_in(rows, one, f"the {role}") for one in named] if named else [y]
+    seen = [part for part in (there(values, rows.n_rows) for values in parts) if part is not None]
+    keep = np.all(seen, axis=0) if seen else np.ones(1, dtype=bool)
+    if keep.all():
+        return X, y, groups, sample_weight
+    say_dropped(int(keep.sum()), len(keep), f"no {role}")
+    left = (one if isinstance(one, str) else taken(one, keep) for one in (groups, sample_weight))
+    return rows.kept(keep), y if named else taken(y, keep), *left
+
+
+def read_views(
+    model: ComponentAnalysis, X: object, y: object, beside: Sequence[Any] = ()
+) -> tuple[dict[str, Array], Array, Views, Any]:
+    """{view: its values (n, d)} and the covariates (n, q) of a table, as a fit would take them, the views, and values y: of
+    methods that need whole rows; nothing is fitted. beside : columns of X that are in no view."""
+    reader = copy(model)
+    reader._check_parameters()
+    X, y, *_ = present(reader, X, y)
+    rows, design = laid_out(reader, reader._open(X, reset=True), beside)
+    reader._check_views(design.views)
+    table = rows.select(design.used)
+    if model.missing != "error":
+        keep = complete_rows(table)
+        table, y = table.kept(keep), taken(y, keep)
+    values = table.array()
+    check_finite(values, design.side_by_side())
+    views = {name: values[:, place] for name, place in design.places().items()}
+    return views, values[:, len(design.columns) :], design.views, y
+
+
+def rows_alone(model: ComponentAnalysis, X: object, groups: object = None) -> Outcome:
+    """The complete rows of X, in the blocks of the fit, beside an outcome that is zero: what models of a component alone
+    read."""
+    fitted, groups = model.fitted_, model._open(X, reset=False).group_labels(groups)
+    with warnings.catch_warnings():  # the fit said it
+        warnings.simplefilter("ignore")
+        table, groups, *_ = without_gaps(used_rows(model, X), slice(None), fitted.design, groups, fitted.missing)
+    return fitted.rows_alone(table, groups)
 
 
 def _units(table: Rows, groups: object, weight: Callable[[], Array]) -> RowUnits | None:

@@ -19,6 +19,8 @@ from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.contrastive import ContrastiveRCA
 from richcomponents.models.design import is_column
+from richcomponents.models.estimator import used_rows
+from richcomponents.models.rca import fit_rca, present
 
 
 @dataclass(eq=False, repr=False)
@@ -102,8 +104,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         """
         self._check_parameters()
         model = self.unfitted_rca()
-        X, y, groups, _ = model.present(X, y, groups)
-        _, outcome = model.fit_outcome(X, y if is_column(y) else _outcome(y), groups, component=self.component)
+        X, y, groups, _ = present(model, X, y, groups)
+        _, outcome = fit_rca(model, X, y if is_column(y) else _outcome(y), groups, component=self.component)
         self._keep_rca(model)
         return self._learn(outcome, y, grouped=groups is not None)
 
@@ -227,7 +229,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def predict(self, X: object) -> Array:
         """Predictions for new (u, v), through the best linear prediction of the component, and of S2 where y goes with it."""
         model = self._need_rca()
-        fitted, rows = model.fitted_, model.used_rows(X).array()
+        fitted, rows = model.fitted_, used_rows(model, X).array()
         own = fitted.predict(rows, self.component)
         total = self.predict_clean(own, None if self.shared_coef_ is None else fitted.predict(rows, "S2"))
         # not asked for, but y goes with S2, or differs between hidden classes, and a prediction must not leave that out

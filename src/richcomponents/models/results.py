@@ -21,6 +21,7 @@ from richcomponents.data.cells import Column
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import aligned
 from richcomponents.errors import DataError
+from richcomponents.models.estimator import used_rows
 from richcomponents.outputs import check_outputs, table_writing
 from richcomponents.progress import metered
 
@@ -32,7 +33,7 @@ def rows_of_fit(model: Any, X: object) -> Rows:
     """The rows of a table, of which only the columns that the fit used are read, found by their names where both have some;
     gaps are predicted unless missing="error"."""
     rca = getattr(model, "rca_", model)
-    rows: Rows = rca.used_rows(X)
+    rows: Rows = used_rows(rca, X)
     return rows if rca.fitted_.missing == "error" else rows.mapped(rca.fitted_.filled)
 
 

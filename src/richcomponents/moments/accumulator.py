@@ -12,7 +12,6 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import lcm
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -117,11 +116,6 @@ class LeafSums:
     def reached(self) -> int:
         """The number of the row after the highest one seen."""
         return self._seen[-1] if self._seen else 0
-
-    @property
-    def dependent(self) -> bool:
-        """Whether rows of a block may depend on each other."""
-        return self._grouped or self._weighted
 
     # ---- rows in
 
@@ -303,7 +297,7 @@ class LeafSums:
     @property
     def grain(self) -> int:
         """Rows after which all blocks begin a new leaf."""
-        return self._n_blocks * Layout(1).leaf
+        return self._n_blocks * LEAF
 
     def partial(self) -> Forest:
         """Sums, incomplete leaves included."""
@@ -431,13 +425,12 @@ def reduce_on_cluster(
 
     n = source.n_rows or 0
     width = source.width if columns is None else len(columns)
-    grain = lcm(sums.grain, LEAF)
-    if (need := 8 * width * min(grain, n)) > MEMORY_LIMIT:
+    if (need := 8 * width * min(sums.grain, n)) > MEMORY_LIMIT:
         raise CapacityError(
-            f"pieces of {min(grain, n)} rows of {width} columns, the least that keep the blocks of rows together, need "
+            f"pieces of {min(sums.grain, n)} rows of {width} columns, the least that keep the blocks of rows together, need "
             f"{need / 2**30:,.1f} GiB each: use fewer columns or fewer blocks (n_blocks=)"
         )
-    size = grain
+    size = sums.grain
     while 2 * size * width * 8 <= 2**27 and 2 * size * 16 <= n:  # no more than 128 MB, and pieces enough to share
         size *= 2
     cuts = [0, *range(size - start % size, n, size), n]

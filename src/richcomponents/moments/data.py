@@ -126,6 +126,7 @@ class Partial:
         return int(np.linalg.matrix_rank(standardised(self.known)[1], tol=1e-9, hermitian=True))
 
 
+@dataclass(frozen=True)
 class Inflated:
     """Residuals of the rows that the regression was fitted to, stretched about their mean by a factor.
 
@@ -133,8 +134,8 @@ class Inflated:
     sqrt(n / (n - q)) their plain moments are those of n - q rows that no covariate was fitted to.
     """
 
-    def __init__(self, partial: Partial, factor: float) -> None:
-        self.partial, self.factor = partial, factor
+    partial: Partial
+    factor: float
 
     def __call__(self, rows: Array) -> Array:
         mean = self.partial.mean[self.partial.kept]

@@ -434,7 +434,8 @@ class Accumulator(LeafSums):
         """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
         known = self._names is not None and all(isinstance(name, str) for name in self._names)
         names = tuple(map(str, self._names or ())) if known else None
-        out = Moments(self.layout, self.shift, self.partial(), self.dependent, names)
+        dependent = self._grouped or self._weighted
+        out = Moments(self.layout, self.shift, self.partial(), dependent, names)
         if out.n:
             self.check_sums(out.n, out.offset, out.variances)
         return out

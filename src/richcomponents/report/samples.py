@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
+from richcomponents.models.design import is_column, labels_in
+from richcomponents.models.estimator import used_rows
 from richcomponents.notebook import Table
 
 MOST_ROWS = 5000
 """Rows that are looked at."""
-_SHOWN = (
-    300  # samples in a picture; columns of a table of all columns, and of more those that something is to be said about
-)
+_SHOWN = 300  # samples in a picture; columns in a table, of more those that something is to be said about
 MOST_VALUES = 10_000_000
 """Numbers that are looked at, of rows or of a matrix."""
 _FEW = 6  # different values that have a colour each
@@ -119,14 +119,14 @@ def look_at(model: Any, rca: Any, X: object, y: object, covariates: tuple[str, .
         return None
     exposed = hasattr(model, "rows_of_rca")
     most = min(MOST_ROWS, max(MOST_VALUES // max(len(rca.views_.feature_names), 1), 50))
-    rows = model.rows_of_rca(X, y) if exposed else rca.used_rows(X)
+    rows = model.rows_of_rca(X, y) if exposed else used_rows(rca, X)
     if rows is None or not rows.rereadable:
         return None
     views, known, own = rca.fitted_.first_rows(rows, most)
     n = len(own)
     last_first = zip(reversed(covariates), known.T[::-1], strict=True)  # exposures stand last, and are of most interest
     colours = {name: _as_classes(values) for name, values in last_first}
-    of_rows: Any = () if exposed or y is None else np.asarray(y)
+    of_rows: Any = () if exposed or y is None else np.asarray(labels_in(X, y) if is_column(y) else y)
     if np.ndim(of_rows) == 1 and len(of_rows) >= n:
         colours = {outcome: _as_classes(of_rows[:n]), **colours}
     before, after = _cleaned(next(iter(views.values())), own)

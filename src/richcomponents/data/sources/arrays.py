@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from richcomponents.algebra import IntArray
+from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
 from richcomponents.data.cells import Column
@@ -66,7 +66,7 @@ class NpySource(FileSource):
             )
         (self.n_rows, self.width), self._by_rows = shape, not fortran
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         n, size, chosen = self.n_rows or 0, block_rows(self.width), slice(None) if columns is None else columns
         with self.path.open("rb") as file:
 
@@ -80,10 +80,10 @@ class NpySource(FileSource):
             for at in range(0, n, size):
                 rows = min(size, n - at)
                 if self._by_rows:
-                    yield read(at * self.width, rows * self.width).reshape(rows, self.width)[:, chosen]
+                    yield as_matrix(read(at * self.width, rows * self.width).reshape(rows, self.width)[:, chosen])
                 else:
                     numbers = range(self.width) if columns is None else columns.tolist()
-                    yield np.column_stack([read(c * n + at, rows) for c in numbers])
+                    yield as_matrix(np.column_stack([read(c * n + at, rows) for c in numbers]))
 
 
 class NpzSource(FrameSource):
@@ -124,12 +124,12 @@ class MatrixSource(Source):
         self.values = check_sparse(values).tocsr() if sparse.issparse(values) else values
         self.n_rows, self.width = self.values.shape
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         size = block_rows(self.width if columns is None else len(columns))
         for at in range(0, self.n_rows or 0, size):
             rows = self.values[at : at + size]
             rows = rows if columns is None else rows[:, columns]
-            yield rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+            yield as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
 
 
 _HEAP = b"GCOL\x01\0\0\0"
@@ -196,7 +196,7 @@ class _Stored(FileSource):
             f"{self._label} of {self.path.name} is damaged: its indices do not fit its shape {(self.n_rows, self.width)}"
         )
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         if self._held is not None:
             yield from self._held.blocks(columns)
             return
@@ -208,7 +208,7 @@ class _Stored(FileSource):
                     rows = self._checked(sparse.csr_matrix, array, (stop - at, self.width), at).toarray()
                 else:
                     rows = np.asarray(array[at:stop])
-                yield rows[:, chosen]
+                yield as_matrix(rows[:, chosen])
 
     def _checked(self, kind: Any, parts: Any, shape: tuple[int, int], at: int = 0) -> Any:
         """Rows (or columns) from number `at` on; nothing is built before its indices are known to fit."""
@@ -279,7 +279,7 @@ class AnnDataSource(Annotated):
     def _obs(self, columns: list[Any]) -> Any:
         return self._held.frame(columns)
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         def uneven(seen: list[int]) -> DataError:
             return DataError(f"{self.title} is damaged: its matrices have different numbers of rows")
 

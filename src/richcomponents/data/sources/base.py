@@ -84,8 +84,8 @@ class Source(ABC):
     notes: Sequence[str] = ()
 
     @abstractmethod
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
-        """Blocks of rows, numbers; only these columns, in this order (None: all)."""
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
+        """Blocks of rows, as `as_matrix` makes them; only these columns, in this order (None: all)."""
 
     def take_after(self, source: Source) -> None:
         """Be like another source, but for what its rows are."""
@@ -124,7 +124,7 @@ class Source(ABC):
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         """These columns, whole: numbers, or texts where they are none; `written` : those that are wanted as texts, as they are
         written: 007 is not 7, and no digit is rounded away."""
-        blocks = map(as_matrix, self.blocks(self.places(names))) if names else ()
+        blocks = self.blocks(self.places(names)) if names else ()
         values = np.concatenate([np.empty((0, len(names))), *blocks])
         columns = {name: np.ascontiguousarray(values[:, i]) for i, name in enumerate(names)}
         return {name: as_labels(x.tolist()) if name in written else x for name, x in columns.items()}
@@ -248,7 +248,7 @@ class ArraySource(Source):
         self.values, self.names = values, None if names is None else tuple(names)
         self.n_rows, self.width = values.shape
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         if columns is None:
             yield self.values  # whole: most work for threads at once
             return
@@ -273,7 +273,7 @@ class BlockSource(Source):
         self.names = column_names(first)
         self.width = as_matrix(first).shape[1] if self.names is None else len(self.names)
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         names: Sequence[str] | None = self.names
         for block in self._blocks:
             names = same_columns(names, block)
@@ -311,7 +311,7 @@ class WithColumns(_Through):
         columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
         return {name: columns[name] for name in names}
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         entries = len(self.values)
 
         def uneven(seen: list[int]) -> DataError:
@@ -331,7 +331,7 @@ def blocks_of(sources: Sequence[Source], columns: IntArray | None) -> list[tuple
         places = np.flatnonzero(owner == i)
         inner = wanted[places] - ends[i]
         every = np.array_equal(inner, np.arange(source.width))  # is read faster
-        parts += [(map(as_matrix, source.blocks(None if every else inner)), places)] if len(places) else []
+        parts += [(source.blocks(None if every else inner), places)] if len(places) else []
     return parts
 
 
@@ -368,10 +368,9 @@ class Kept(_Through):
             self.n_rows = int(keep.sum())
             self.samples = None if source.samples is None else tuple(np.array(source.samples, dtype=object)[keep])
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         start = self.dropped = 0
-        for block in self.source.blocks(columns):
-            rows = as_matrix(block)
+        for rows in self.source.blocks(columns):
             here = slice(start, start + len(rows))
             wanted = np.isfinite(rows).all(axis=1) if self._keep is None else self._keep[here]
             start, self.dropped = start + len(rows), self.dropped + int(len(rows) - wanted.sum())
@@ -397,7 +396,7 @@ class JoinedSource(Source):
             if part.names != self.names or part.width != self.width:
                 raise DataError(f"the tables have different columns: {_brief(first)} and {_brief(part)}")
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         for part in self.parts:
             yield from part.blocks(columns)
 
@@ -521,11 +520,11 @@ class DaskSource(Source):
         kinds = {} if self._frame is None else {str(name): kind for name, kind in self._frame.dtypes.items()}
         return super().texts([name for name in names if getattr(kinds.get(name), "kind", "f") not in "biuf"])
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         rows = self.collection(columns)
         size = block_rows(self.width if columns is None else len(columns))
         for at in range(0, self.n_rows or 0, size):
-            yield rows[at : at + size].compute()
+            yield as_matrix(rows[at : at + size].compute())
 
 
 def _rows_of(part: Any, mask: Any) -> Any:

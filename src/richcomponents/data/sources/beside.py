@@ -17,7 +17,7 @@ from richcomponents.data.align import align_labels
 from richcomponents.data.cells import Column, is_number
 from richcomponents.data.sources.arrays import modalities
 from richcomponents.data.sources.base import Source, in_step
-from richcomponents.data.table import as_matrix, is_label, repeated
+from richcomponents.data.table import is_label, repeated
 from richcomponents.errors import CapacityError, DataError
 
 
@@ -76,7 +76,7 @@ class SideBySide(Source):
             raise self._changed()
         return {name: columns[name] for name in names}
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         wanted = [self._places[name] for name in self.chosen_names(columns)]
         parts = []
         for part, source in self._parts.items():
@@ -87,7 +87,7 @@ class SideBySide(Source):
 
     def _ordered(self, source: Source, columns: IntArray, order: IntArray | None) -> Iterator[Array]:
         """These rows of a part, in this order."""
-        blocks = map(as_matrix, source.blocks(columns))
+        blocks = source.blocks(columns)
         if order is None:
             yield from blocks
             return

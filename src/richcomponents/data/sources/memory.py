@@ -31,7 +31,7 @@ class FrameSource(Source):
         self.n_rows, self.width = self._frame.shape
         self._held: tuple[tuple[int, ...], Array] | None = None  # what was read last: a fit reads it several times
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         chosen = tuple(range(self.width)) if columns is None else tuple(columns.tolist())
         if self._held is None or self._held[0] != chosen:
             self._held = chosen, as_matrix(self._frame[:, list(chosen)].to_native())

@@ -79,7 +79,7 @@ class DelimitedSource(FileSource):
             self.names = tuple(first)
             self.check_names()
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         chosen, done = range(self.width) if columns is None else columns.tolist(), 0
         for cells in self._batches(chosen):
             out = np.empty((len(cells[0]), len(chosen)))
@@ -283,7 +283,7 @@ class ParquetSource(FileSource):
         self.width = len(self.names)
         self.check_names()
 
-    def blocks(self, columns: IntArray | None) -> Iterator[object]:
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         names = self.chosen_names(columns)
         for name in names:
             if not self._numeric(name):
