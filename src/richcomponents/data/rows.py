@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
 from richcomponents.data.cells import Column, declared_order
 from richcomponents.data.sources import open_path
@@ -209,7 +208,7 @@ class Rows:
         source = source.with_columns(frequencies(sample_weight, self.n_rows)[:, None], ["sample_weight"])
         return self._of(source, np.append(read, source.width - 1), True)
 
-    def kept(self, keep: npt.NDArray[np.bool_] | None) -> Rows:
+    def kept(self, keep: Truth | None) -> Rows:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
         return self._of(self.source.kept(keep), self.columns, self.weighted)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.algebra.arrays import least_squares
 from richcomponents.components.component import Component, RowSource
 from richcomponents.components.wide import added
@@ -28,7 +28,7 @@ from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome, outcome_test
 from richcomponents.models.design import Design
-from richcomponents.models.gaps import Truth, complete_rows, read_once
+from richcomponents.models.gaps import complete_rows, read_once
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available, Fill, Gaps, drawn_blocks, patterns_of
 from richcomponents.moments.data import (

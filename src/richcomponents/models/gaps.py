@@ -6,17 +6,14 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-import numpy.typing as npt
 
-from richcomponents.algebra import IntArray
+from richcomponents.algebra import IntArray, Truth
 from richcomponents.data.cells import is_gap
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import Kept
 from richcomponents.errors import DataError, MissingValueWarning, constants_told_later, warn_user
 from richcomponents.models.design import Design
 from richcomponents.moments import Moments
-
-Truth = npt.NDArray[np.bool_]
 
 WAYS = ("error", "drop", "available")
 _GAPS = "missing or infinite values"

@@ -41,10 +41,9 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import chi2
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.data.rows import Rows
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.moments.data import AffineMap, Data, Dependence, RowData, dependence_of_blocks, standardised
@@ -52,8 +51,6 @@ from richcomponents.moments.kernel import Forest, block_numbers
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
 from richcomponents.text import p_value
-
-Truth = npt.NDArray[np.bool_]
 
 _EACH = 4  # patterns of gaps that stand-ins get one after the other; of more patterns, each gets one
 _MOST = 100_000  # patterns of gaps

@@ -45,9 +45,8 @@ from functools import cached_property
 from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from richcomponents.algebra import Array, IntArray, column_numbers, packed_rank
+from richcomponents.algebra import Array, IntArray, Truth, column_numbers, packed_rank
 from richcomponents.algebra.arrays import LEAF, one_blas_thread, whitening
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
@@ -78,7 +77,7 @@ class Partial:
     kept: IntArray
     covariates: IntArray
     coefficients: Array
-    explained: npt.NDArray[np.bool_]
+    explained: Truth
     variances: Array
     mean: Array
     known: Array

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.data.cells import Column, as_labels, declared_order, frame_columns, in_declared_order
 from richcomponents.data.table import as_frame, as_matrix, column_names, listed, repeated, same_columns
 from richcomponents.errors import DataError
@@ -147,7 +146,7 @@ class Source(ABC):
         """The same source, with further columns that are in memory, (n, k), behind its own."""
         return WithColumns(self, values, names)
 
-    def kept(self, keep: npt.NDArray[np.bool_] | None) -> Source:
+    def kept(self, keep: Truth | None) -> Source:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
         return Kept(self, keep)
 
@@ -361,7 +360,7 @@ class Kept(_Through):
     dropped : how many rows were left out when they were last read.
     """
 
-    def __init__(self, source: Source, keep: npt.NDArray[np.bool_] | None) -> None:
+    def __init__(self, source: Source, keep: Truth | None) -> None:
         self.take_after(source)
         self.source, self._keep, self.dropped = source, keep, 0
         if keep is not None:
@@ -493,7 +492,7 @@ class DaskSource(Source):
         joined.behind = (*self.behind, *names)
         return joined
 
-    def kept(self, keep: npt.NDArray[np.bool_] | None) -> Source:
+    def kept(self, keep: Truth | None) -> Source:
         if keep is None:
             return Kept(self, keep)
         some = copy(self)
