@@ -195,5 +195,5 @@ class ExposureAnswer:
 
     def says(self) -> list[str]:
         """All of it, the most important first."""
-        way = [one for one in self._sentences(None, "correction") if one not in self.meaning]
+        way = [one for one in self._sentences(None, "correction", "instruments") if one not in self.meaning]
         return [self.meaning, self.finding(), self.alarm or self.about_controls(), *way, *self.advice()]

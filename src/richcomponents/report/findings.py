@@ -336,7 +336,10 @@ class Findings:
 
     def question(self) -> str:
         """What was asked, in one sentence."""
-        columns = {view: counted(names, "column") for view, names in self.views.items()}
+        views = list(self.views.values())
+        if self.effects:  # instruments stand behind the tests
+            views[0] = self.effects[0].effects.names
+        columns = {view: counted(names, "column") for view, names in zip(self.views, views, strict=True)}
         u, v, *_ = (
             f"the {count} of {view if view == letter else f'{view} ({letter})'}"
             for letter, (view, count) in zip("UV", columns.items(), strict=False)
