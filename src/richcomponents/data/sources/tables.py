@@ -144,7 +144,7 @@ class DelimitedSource(FileSource):
 
     def _bytes(self) -> Any:
         with self.path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
+            packed = file.read(2) == b"\x1f\x8b" or self.path.suffix.lower() == ".gz"
         return gzip.open(self.path) if packed else self.path.open("rb")
 
     def _rows(self) -> Iterator[tuple[int, bytes]]:
