@@ -18,7 +18,7 @@ its parameters: the fit gains two and a half times what BIC asks for, in units o
 A component that is there is given all directions that second moments allow: one that it lacks would be taken for others', while
 one too many costs little. Only where they say that there are fewer than columns are directions tested one by one.
 
-All this in the directions that each view shares with the others (:func:`.evidence.shared_frame`), where there are few
+All this in the directions that each view shares with the others (:meth:`.WhiteViews.shared`), where there are few
 entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all components that both views share.
 """
 

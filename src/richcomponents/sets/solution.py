@@ -205,21 +205,23 @@ class SetSolution:
 
     def transform(self, view: str, key: Subset) -> Array:
         """A(view, Q), (columns of the view, columns of the gauge view); the identity at the gauge view."""
-        gauge = self.white.frames[self.gauge[key]]
+        seen, gauge = self.white.frames[view], self.white.frames[self.gauge[key]]
+        check_entries(f"the transformation of {key} in view {view!r}", (len(seen.back), len(gauge.back)))
         if view == self.gauge[key]:
             return np.eye(len(gauge.back))
-        return np.asarray(self.white.frames[view].back @ self.fitted.transforms[view, key] @ gauge.to)
+        return np.asarray(seen.back @ self.fitted.transforms[view, key] @ gauge.to)
 
     def transforms(self) -> dict[tuple[str, Subset], Array]:
         """{(view, Q): A}."""
-        for view, q in self.fitted.transforms:
-            rows, columns = (len(self.white.frames[name].back) for name in (view, self.gauge[q]))
-            check_entries(f"the transformation of {q} in view {view!r}", (rows, columns))
         return {key: self.transform(*key) for key in self.fitted.transforms}
 
     def covariance(self, key: Subset) -> Spread:
-        """Of a component, in the columns of its gauge view."""
-        return self._with_outside(key, self._lifted(key, self.fitted.covariances[key]))
+        """Of a component, in the columns of its gauge view; a wide view's own one with what lies outside of the directions that
+        were looked at."""
+        core = self.fitted.covariances[key]
+        if self._all_columns(key):
+            return added(self.beyond[key[0]], self.white.frames[key[0]].back, core)
+        return self._lifted(key, core)
 
     def _lifted(self, key: Subset, core: Array) -> Spread:
         """A covariance of white columns of the gauge view in the user's; as factors for a wide view."""
@@ -227,12 +229,6 @@ class SetSolution:
         if self.gauge[key] in self.beyond:
             return Factored(np.zeros((0, len(outer))), outer.T, symmetric(core))
         return np.asarray(outer @ core @ outer.T)
-
-    def _with_outside(self, key: Subset, inside: Spread) -> Spread:
-        """Of the own component of a wide view: with what lies outside of the directions that were looked at."""
-        if not self._all_columns(key) or not isinstance(inside, Factored):
-            return inside
-        return added(self.beyond[key[0]], inside.lift.T, inside.core)
 
     def variance_shares(self) -> dict[tuple[str, Subset], float]:
         """{(view, Q): variance of A S_Q over the variance of the view, summed over its columns}."""
@@ -524,10 +520,6 @@ class SetSolution:
         own = int(np.sum(self.covariance(key).diagonal() > 0)) if wide else len(self.white.columns[self.gauge[key]])
         return own + others, others
 
-    def _determined(self, key: Subset, covariates: int) -> bool:
-        """Whether there are more independent rows than coefficients, and rows of groups are no copies."""
-        return is_determined(self, self._wide(key), self._wanted(key)[0] + covariates)
-
     def _wide(self, key: Subset) -> Factored | None:
         """What a wide view has outside of the columns that were looked at, where its own component is asked for."""
         return self.beyond[self.gauge[key]] if self._all_columns(key) else None
@@ -622,7 +614,7 @@ class SetSolution:
             outcome=outcome.y,
             covariance=added(self.beyond[key[0]], self.white.frames[key[0]].back, np.asarray(inside, dtype=np.float64)),
             free=outcome.free,
-            determined=self._determined(key, outcome.covariates),
+            determined=is_determined(self, self.beyond[key[0]], wanted),
             reduced=True,
             wanted=wanted,
             by=partial(_of_textbook, error, max(round(degrees), 1)),
@@ -665,11 +657,11 @@ class SetSolution:
     def _fitted_without(self, block: int) -> SetFit:
         """The fit without one block, from the state alone, in the white coordinates of the whole."""
         if block not in self._refits:
-            self._refits[block] = self._refit(self.state.without([block]))
+            self._refits[block] = self._refit(block)
         return self._refits[block]
 
-    def _refit(self, state: Moments) -> SetFit:
-        evidence = SetEvidence(self.white.columns, state, state.layout.order)
+    def _refit(self, block: int) -> SetFit:
+        evidence = SetEvidence(self.white.columns, self.state.without([block]), self.state.layout.order)
         if self.fitted.parameters is None:
             given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
             linear = linear_of_cumulants(evidence.cumulants, evidence.columns, self.system, **given)
