@@ -285,9 +285,8 @@ class Findings:
             return Table(
                 {
                     "check": f"{one.name.capitalize()} ({answer.exposure})",
-                    "value": ""
-                    if one.name == "correction"
-                    else one.p_text,  # which has no p value, and says how large it is
+                    # a correction has no p value, and says how large it is
+                    "value": "" if one.name == "correction" else one.p_text,
                     "finding": one.finding,
                     "meaning": as_sentence(one.says),
                 }
@@ -336,10 +335,8 @@ class Findings:
 
     def question(self) -> str:
         """What was asked, in one sentence."""
-        views = list(self.views.values())
-        if self.effects:  # instruments stand behind the tests
-            views[0] = self.effects[0].effects.names
-        columns = {view: counted(names, "column") for view, names in zip(self.views, views, strict=True)}
+        tests = {next(iter(self.views)): one.effects.names for one in self.effects}  # instruments stand behind them
+        columns = {view: counted(names, "column") for view, names in {**self.views, **tests}.items()}
         u, v, *_ = (
             f"the {count} of {view if view == letter else f'{view} ({letter})'}"
             for letter, (view, count) in zip("UV", columns.items(), strict=False)
