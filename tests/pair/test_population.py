@@ -95,7 +95,7 @@ def test_entries_of_symmetric_matrices_and_their_prior():
     prior = Prior(pair, 0.7, -0.5)
     np.testing.assert_allclose(prior.centre, [-0.5, 0.0, -0.5])
     cov = prior.root @ prior.root.T
-    np.testing.assert_allclose(np.diag(cov), [0.49 + 0.03 + 0.25, (0.49 + 0.03) / 2, 0.49 + 0.03 + 0.25])
+    np.testing.assert_allclose(np.diag(cov), [0.49 + 0.03 + 0.75**2, (0.49 + 0.03) / 2, 0.49 + 0.03 + 0.75**2])
 
 
 def test_the_share_is_what_stands_above_noise_and_errors_add_up():
