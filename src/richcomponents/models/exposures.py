@@ -13,7 +13,7 @@ from richcomponents.data.cells import declared_order, in_declared_order
 from richcomponents.data.classes import Levels
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import DaskSource
-from richcomponents.data.table import as_matrix, check_outcome, column_names, resolve_views
+from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.models.design import Added, Design, check_columns, names_columns, unused
 from richcomponents.moments import Moments
@@ -126,10 +126,13 @@ def read_exposures(table: Rows | Moments, y: object, named: object, reference: o
 
 def place(column: object, table: Rows | Moments, role: str = "exposure") -> int:
     """The number of a column."""
-    found = resolve_views({role: column}, _width(table), table.names, role=f"the {role}")[role]
-    if len(found) != 1:
-        raise DataError(f"the {role} {column!r} stands for {len(found)} columns: name one")
-    return int(found[0])
+    width, names = _width(table), table.names
+    if isinstance(column, str) and names is not None and column in names:
+        return list(names).index(column)
+    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < width:
+        return int(column)
+    hint = f"give numbers from 0 to {width - 1}" if names is None else f"the first columns are {list(names)[:5]}"
+    raise DataError(f"the {role} {column!r} is not a column of the table, of {width} columns: {hint}")
 
 
 def _width(table: Rows | Moments) -> int:
