@@ -42,9 +42,24 @@ _Parts = dict[str, Any]
 class _Entry:
     """How an object of a class is taken apart into named parts, and made from them again."""
 
-    cls: type
-    take: Callable[[Any], _Parts]
-    make: Callable[[_Parts], Any]
+    cls: Any
+    take: Callable[[Any], _Parts] | None
+    make: Any
+
+    @property
+    def of_attributes(self) -> bool:
+        """An estimator is its parameters and what fit has set; anything else, the arguments that it is made from."""
+        return self.make is self.cls and hasattr(self.cls, "_get_param_names")
+
+    def parts(self, what: Any) -> _Parts:
+        if self.take is not None:
+            return self.take(what)
+        return (
+            _attributes(what) if self.of_attributes else {name: getattr(what, name) for name in _parameters(self.make)}
+        )
+
+    def made(self, parts: _Parts) -> Any:
+        return _estimator(self.cls, parts) if self.of_attributes else _made(self.cls, self.make, parts)
 
 
 _CLASSES: dict[str, _Entry] = {}
@@ -59,25 +74,16 @@ def storable(what: _T, take: Callable[[Any], _Parts] | None = None, make: Callab
     dataclass with compare=False are caches and left out. A class with a method `check_memory(limit)` is asked, as soon as an
     object is read, whether using it would take more bytes than the caller allows.
     """
-    if isinstance(what, type):
-        builder: Any = make or what
-        _register(
-            what,
-            take or (lambda thing: {name: getattr(thing, name) for name in _parameters(builder)}),
-            lambda parts: _made(what, builder, parts),
-        )
-    elif isinstance(what, types.FunctionType):
+    if isinstance(what, types.FunctionType):
         _FUNCTIONS[_name_of(what)] = what
-    else:
+        return what
+    if not isinstance(what, type):
         raise TypeError(f"only classes and functions of a module can be registered, not {what!r}")
+    name = _name_of(what)
+    if name in _CLASSES and _CLASSES[name].cls.__module__ != what.__module__:
+        raise TypeError(f"{what.__module__} and {_CLASSES[name].cls.__module__} both define {name}: rename one")
+    _CLASSES[name] = _Entry(what, take, make or what)
     return what
-
-
-def _register(cls: type, take: Callable[[Any], _Parts], make: Callable[[_Parts], Any]) -> None:
-    name = _name_of(cls)
-    if name in _CLASSES and _CLASSES[name].cls.__module__ != cls.__module__:
-        raise TypeError(f"{cls.__module__} and {_CLASSES[name].cls.__module__} both define {name}: rename one")
-    _CLASSES[name] = _Entry(cls, take, make)
 
 
 def _name_of(what: Any) -> str:
@@ -95,7 +101,7 @@ class Storable:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        _register(cls, _take_attributes, lambda parts: _make_estimator(cls, parts))
+        storable(cls)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one file, all or nothing: an npz archive of arrays with a JSON header, never pickle.
@@ -255,7 +261,7 @@ class _Writer:
                 f"{where} is a {type(what).__name__}, which cannot be saved: use numbers, texts, arrays, lists and dicts "
                 "of them, or classes registered with richcomponents.storage.storable"
             )
-        named = {name: self.value(part, f"{where}.{name}") for name, part in entry.take(what).items()}
+        named = {name: self.value(part, f"{where}.{name}") for name, part in entry.parts(what).items()}
         return {"kind": "object", "class": _name_of(type(what)), "fields": named}
 
     def _array(self, what: Any, where: str) -> dict[str, Any]:
@@ -329,7 +335,7 @@ class _Reader:
             return _FUNCTIONS[row["name"]]
         if kind == "object" and row["class"] in _CLASSES:
             entry = _CLASSES[row["class"]]
-            made = entry.make({name: self.value(part) for name, part in row["fields"].items()})
+            made = entry.made({name: self.value(part) for name, part in row["fields"].items()})
             if hasattr(entry.cls, "check_memory"):
                 made.check_memory(self.max_bytes)
             return made
@@ -426,38 +432,31 @@ def _fits(value: Any, hint: Any) -> bool:
     return value is None if hint in (None, type(None)) else isinstance(value, hint)
 
 
-def _take_attributes(what: Any) -> _Parts:
-    cls: Any = type(what)
-    if is_dataclass(what) and not hasattr(cls, "_get_param_names"):
-        return {name: getattr(what, name) for name in _parameters(cls)}
-    parts = dict(vars(what))
-    for name in parts:
+def _attributes(what: Any) -> _Parts:
+    cls = type(what)
+    for name in vars(what):
         if not _may_be_set(cls, name):
             raise TypeError(
                 f"{cls.__name__}.{name} belongs to the class and cannot be saved with one object: set it in fit, or in "
                 "__init__ as a parameter, and nowhere else"
             )
-    return parts
+    return dict(vars(what))
 
 
 def _may_be_set(cls: Any, name: str) -> bool:
     """A parameter, or a name that hides nothing of the class (a method, for example)."""
-    if hasattr(cls, "_get_param_names") and name in cls._get_param_names():
-        return True
-    return name.isidentifier() and not name.startswith("__") and not hasattr(cls, name)
+    return name in cls._get_param_names() or (
+        name.isidentifier() and not name.startswith("__") and not hasattr(cls, name)
+    )
 
 
-def _make_estimator(cls: Any, parts: _Parts) -> Any:
+def _estimator(cls: Any, parts: _Parts) -> Any:
     """An estimator: its parameters, and what fit has set."""
-    make: Any = cls
-    if is_dataclass(cls) and not hasattr(cls, "_get_param_names"):
-        return _made(make, make, parts)
-    parameters = set(cls._get_param_names()) if hasattr(cls, "_get_param_names") else set()
-    for name in parameters - parts.keys():
+    for name in set(cls._get_param_names()) - parts.keys():
         raise StateFileError(f"the parameter {name!r} of {cls.__name__} is missing")
-    made = cls.__new__(cls)
-    for name, value in parts.items():
+    for name in parts:
         if not _may_be_set(cls, name):
             raise StateFileError(f"{cls.__name__} cannot have a fitted attribute {name!r}")
-        made.__dict__[name] = value
+    made = cls.__new__(cls)
+    made.__dict__.update(parts)
     return made
