@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     if not name.startswith("__") or name == "__all__":  # Python's own questions load nothing
-        api = import_module("richcomponents.api")
-        globals().update({public: getattr(api, public) for public in api.__all__ if hasattr(api, public)})
-        globals()["__all__"] = api.__all__
+        public = {one: what for one, what in vars(import_module("richcomponents.api")).items() if one[0].isalpha()}
+        globals().update(public)
+        if name == "__all__":
+            return sorted(public)
         if name in globals():  # a public name, or a subpackage that became an attribute on the way
             return globals()[name]
     raise AttributeError(f"module 'richcomponents' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *import_module("richcomponents.api").__all__})
+    return sorted({*globals(), "__all__", *import_module("richcomponents").__all__})

@@ -1,82 +1,43 @@
-"""The public names, in one place; `richcomponents` hands them out when they are first used."""
+"""The public names, in one place, each an import; `richcomponents` hands them out when they are first used."""
 
-from richcomponents import baselines, datasets, paper
-from richcomponents.algebra import cumulants_to_moments, moments_to_cumulants
-from richcomponents.components import Component
-from richcomponents.cumulants import Cumulants, cross_cumulant, cumulant, projected_cumulant
-from richcomponents.data.align import as_table, join_views
-from richcomponents.effects.model import ExposureEffects
-from richcomponents.errors import (
-    CapacityError,
-    ConstantColumnWarning,
-    CountsWarning,
-    DataError,
-    MissingValueWarning,
-    PrecisionWarning,
-    SampleSizeWarning,
-    SpecificationWarning,
-    StateFileError,
-    WeakIdentificationWarning,
-)
-from richcomponents.learning.ising import grid_edges
-from richcomponents.learning.likelihood import fit_likelihood
-from richcomponents.models import (
-    RCA,
-    ComponentGaussianMixture,
-    ComponentGLM,
-    ComponentHMM,
-    ComponentIsing,
-    ComponentLDA,
-    ComponentLikelihood,
-    ComponentLogisticRegression,
-    ComponentPCA,
-    ComponentRegression,
-    ContrastiveRCA,
-)
-from richcomponents.moments import Accumulator, Moments, open_source
-from richcomponents.report import write_report
-from richcomponents.storage import load
-
-__all__ = [
-    "RCA",
-    "Accumulator",
-    "CapacityError",
-    "Component",
-    "ComponentGLM",
-    "ComponentGaussianMixture",
-    "ComponentHMM",
-    "ComponentIsing",
-    "ComponentLDA",
-    "ComponentLikelihood",
-    "ComponentLogisticRegression",
-    "ComponentPCA",
-    "ComponentRegression",
-    "ConstantColumnWarning",
-    "ContrastiveRCA",
-    "CountsWarning",
-    "Cumulants",
-    "DataError",
-    "ExposureEffects",
-    "MissingValueWarning",
-    "Moments",
-    "PrecisionWarning",
-    "SampleSizeWarning",
-    "SpecificationWarning",
-    "StateFileError",
-    "WeakIdentificationWarning",
-    "as_table",
-    "baselines",
-    "cross_cumulant",
-    "cumulant",
-    "cumulants_to_moments",
-    "datasets",
-    "fit_likelihood",
-    "grid_edges",
-    "join_views",
-    "load",
-    "moments_to_cumulants",
-    "open_source",
-    "paper",
-    "projected_cumulant",
-    "write_report",
-]
+from richcomponents import baselines as baselines
+from richcomponents import datasets as datasets
+from richcomponents import paper as paper
+from richcomponents.algebra import cumulants_to_moments as cumulants_to_moments
+from richcomponents.algebra import moments_to_cumulants as moments_to_cumulants
+from richcomponents.components import Component as Component
+from richcomponents.cumulants import Cumulants as Cumulants
+from richcomponents.cumulants import cross_cumulant as cross_cumulant
+from richcomponents.cumulants import cumulant as cumulant
+from richcomponents.cumulants import projected_cumulant as projected_cumulant
+from richcomponents.data.align import as_table as as_table
+from richcomponents.data.align import join_views as join_views
+from richcomponents.effects.model import ExposureEffects as ExposureEffects
+from richcomponents.errors import CapacityError as CapacityError
+from richcomponents.errors import ConstantColumnWarning as ConstantColumnWarning
+from richcomponents.errors import CountsWarning as CountsWarning
+from richcomponents.errors import DataError as DataError
+from richcomponents.errors import MissingValueWarning as MissingValueWarning
+from richcomponents.errors import PrecisionWarning as PrecisionWarning
+from richcomponents.errors import SampleSizeWarning as SampleSizeWarning
+from richcomponents.errors import SpecificationWarning as SpecificationWarning
+from richcomponents.errors import StateFileError as StateFileError
+from richcomponents.errors import WeakIdentificationWarning as WeakIdentificationWarning
+from richcomponents.learning.ising import grid_edges as grid_edges
+from richcomponents.learning.likelihood import fit_likelihood as fit_likelihood
+from richcomponents.models import RCA as RCA
+from richcomponents.models import ComponentGaussianMixture as ComponentGaussianMixture
+from richcomponents.models import ComponentGLM as ComponentGLM
+from richcomponents.models import ComponentHMM as ComponentHMM
+from richcomponents.models import ComponentIsing as ComponentIsing
+from richcomponents.models import ComponentLDA as ComponentLDA
+from richcomponents.models import ComponentLikelihood as ComponentLikelihood
+from richcomponents.models import ComponentLogisticRegression as ComponentLogisticRegression
+from richcomponents.models import ComponentPCA as ComponentPCA
+from richcomponents.models import ComponentRegression as ComponentRegression
+from richcomponents.models import ContrastiveRCA as ContrastiveRCA
+from richcomponents.moments import Accumulator as Accumulator
+from richcomponents.moments import Moments as Moments
+from richcomponents.moments import open_source as open_source
+from richcomponents.report import write_report as write_report
+from richcomponents.storage import load as load
