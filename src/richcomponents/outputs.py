@@ -73,7 +73,6 @@ def writing(path: PathLike) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk, a limit
             error.filename = str(path)
         raise
-    _settle(target.parent)
 
 
 def write_text(path: PathLike, text: str) -> None:
@@ -127,16 +126,6 @@ def _inherit(temporary: Path, old: os.stat_result) -> None:
     os.chmod(temporary, mode)
 
 
-def _settle(folder: Path) -> None:
-    """The new name outlives a loss of power, too; where a folder cannot be opened, the system sees to it."""
-    if os.name == "posix" and os.access(folder, os.R_OK):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 _TABLES = (".csv", ".tsv", ".parquet")
 
 harmless: ContextVar[bool] = ContextVar("harmless", default=False)
@@ -157,8 +146,8 @@ def table_writing(path: PathLike) -> Iterator[Callable[[Mapping[str, Any]], None
     Text tables have numbers in as many digits as tell them apart, and an empty cell for what is missing.
     """
     import pyarrow
+    from pyarrow import compute, parquet
     from pyarrow import csv as text_tables
-    from pyarrow import parquet
 
     check_table_name(path)
     kind = Path(path).suffix.lower()
@@ -180,9 +169,14 @@ def table_writing(path: PathLike) -> Iterator[Callable[[Mapping[str, Any]], None
             writer.write_table(table)
 
         def append(columns: Mapping[str, Any]) -> None:
-            made = {name: pyarrow.array(column, from_pandas=True) for name, column in columns.items()}
-            if harmless.get() and kind != ".parquet":
-                made = {re.sub(_FORMULA, r"'\1", name): _harmless(column) for name, column in made.items()}
+            made = {}
+            for name, values in columns.items():
+                column = pyarrow.array(values, from_pandas=True)
+                if harmless.get() and kind != ".parquet":
+                    name = re.sub(_FORMULA, r"'\1", name)
+                    if pyarrow.types.is_string(column.type):
+                        column = compute.replace_substring_regex(column, _FORMULA, r"'\1")
+                made[name] = column
             held.append(pyarrow.table(made))
             if sum(part.num_rows * part.num_columns for part in held) > 2**23:
                 flush()
@@ -192,16 +186,6 @@ def table_writing(path: PathLike) -> Iterator[Callable[[Mapping[str, Any]], None
             flush()
         if writer is not None:
             writer.close()
-
-
-def _harmless(column: Any) -> Any:
-    """The column, no text of which a spreadsheet takes for a formula; numbers as they are."""
-    import pyarrow
-    from pyarrow import compute
-
-    if not pyarrow.types.is_string(column.type):
-        return column
-    return compute.replace_substring_regex(column, _FORMULA, r"'\1")
 
 
 def _heading(names: Sequence[str], delimiter: str) -> bytes:
