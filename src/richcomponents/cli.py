@@ -14,12 +14,12 @@ from functools import partial
 from inspect import Parameter, signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from richcomponents.commands import Answered, FitRequest, FitResult
+    from richcomponents.commands import FitRequest, FitResult
 
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -135,7 +135,6 @@ _order = "Highest order of the cumulants, 3 to 6. All subsets of four views take
 _missing = "Rows with missing values: drop leaves them out, available uses what is there, error refuses them."
 _header = "Whether the first line of a text table that holds only numbers names the columns, or is a row."
 Header = Annotated[bool | None, _columns(None, _header, "--header/--no-header", show_default=False)]
-Json = Annotated[bool, _written(None, "Print one JSON object and nothing else.", "--json")]
 Text = str | None
 Texts = list[str] | None
 File = Path | None
@@ -162,7 +161,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {  # of several commands: Annotated[type, 
     "seed": (Annotated[int, _fit("K", "Seed of the posterior draws.")], 0),
     "report": (Annotated[File, _written("FILE", "Write an HTML report here.")], None),
     "save": (Annotated[File, _written("FILE", "Save the fitted model here.")], None),
-    "as_json": (Json, False),
+    "as_json": (Annotated[bool, _written(None, "Print one JSON object and nothing else.", "--json")], False),
 }
 # fmt: on
 
@@ -247,7 +246,7 @@ def fit(
         write_coefficients(coefficients, result)
         _say(f"The coefficients are in {coefficients}.")
     if cleaned is not None:
-        _say_answered(write_component(result.model, data, cleaned, None, request.key, request.header), cleaned)
+        _say(write_component(result.model, data, cleaned, None, request.key, request.header))
     _print_found(result, as_json)
 
 
@@ -337,7 +336,7 @@ def transform(
     from richcomponents.storage import load
 
     _check_outputs([model, *table], [out])
-    _say_answered(write_component(load(model), table, out, component, key, header), out)
+    _say(write_component(load(model), table, out, component, key, header))
 
 
 @app.command(epilog=_examples("predict"))
@@ -347,7 +346,7 @@ def predict(model: Model, table: Rows, out: Out, key: Labels = None, header: Hea
     from richcomponents.storage import load
 
     _check_outputs([model, *table], [out])
-    _say_answered(write_predictions(load(model), table, out, key, header), out)
+    _say(write_predictions(load(model), table, out, key, header))
 
 
 @app.command(epilog=_examples("simulate"))
@@ -411,9 +410,10 @@ def demo(
     )
     _print(f"Verdict on this table: {answer.verdict}. {answer.meaning}\n{answer.about_controls()}\n")
     if draws > 1:
-        ratios, median = result.ratios, {name: float(np.median(errors)) for name, errors in result.errors.items()}
+        ratios = result.errors["RCA"] / result.errors["ANCOVA"]
+        median = {name: float(np.median(errors)) for name, errors in result.errors.items()}
         _print(
-            f"In {draws} draws of tests, controls and labs: the verdict is strong in {result.sure}. Median "
+            f"In {draws} draws of tests, controls and labs: the verdict is strong in {result.strong}. Median "
             f"squared errors:\nRCA {median['RCA']:.4f}, ANCOVA {median['ANCOVA']:.4f}, RUV-2 {median['RUV-2']:.4f}, naive "
             f"{median['naive']:.4f}. Draw by draw RCA's is {np.median(ratios):.2f} of ANCOVA's at the median,\nand smaller in "
             f"{int(np.sum(ratios < 1))} of {draws}.\n"
@@ -439,13 +439,6 @@ def _request(data: list[Path], **given: Any) -> FitRequest:
         given[several] = [name for part in given[several] or () for name in names_in(part)]
     command = shlex.join(["rca", *sys.argv[1:]])
     return FitRequest(data=data, **given | {"views": given["views"] or (), "command": command})
-
-
-def _say_answered(written: Answered, out: Path) -> None:
-    what, notes = written
-    for note in notes:
-        _say(f"note: {note}")
-    _say(f"{what} of every row: see {out}.")
 
 
 def _check_outputs(inputs: list[Path], tables: list[Path | None], *others: Path | None) -> None:
@@ -495,8 +488,7 @@ def _print(text: str, *, err: bool = False) -> None:
     typer.echo(plain(text), err=err)
 
 
-def _say(sentence: str) -> None:
-    _print(sentence, err=True)
+_say = partial(_print, err=True)
 
 
 def _print_found(result: FitResult, as_json: bool, *, tables: bool = True) -> None:
@@ -518,26 +510,12 @@ def _print_found(result: FitResult, as_json: bool, *, tables: bool = True) -> No
     _print("\n".join([one for one in found.advice() if one not in found.notes] if found.effects else [found.summary]))
 
 
-# ---- errors
-
-
-def _fail(error: Exception) -> NoReturn:
-    from richcomponents.errors import CapacityError, DataError, StateFileError
-
-    expected = isinstance(error, (DataError, StateFileError, CapacityError, ValueError, OSError))
-    text = str(error) if expected else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{error.filename}: {error.strerror}"
-    _say("\n".join([f"error: {text}", *getattr(error, "__notes__", ())]))
-    sys.exit(1)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Entry point."""
+    from richcomponents.errors import CapacityError, DataError, StateFileError
     from richcomponents.outputs import harmless
 
     given = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in given
     harmless.set("--safe-csv" in given)
     if isinstance(sys.stdout, TextIOWrapper):  # names that its encoding does not have are shown as their escapes
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -546,6 +524,11 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.exit(1)  # the reader of our output has gone
     except Exception as error:
-        if debug:
+        if "--debug" in given:
             raise
-        _fail(error)
+        expected = isinstance(error, (DataError, StateFileError, CapacityError, ValueError, OSError))
+        text = str(error) if expected else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            text = f"{error.filename}: {error.strerror}"
+        _say("\n".join([f"error: {text}", *getattr(error, "__notes__", ())]))
+        sys.exit(1)

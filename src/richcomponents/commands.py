@@ -86,7 +86,7 @@ class FitResult:
 def run_fit(request: FitRequest, *, progress: bool = False) -> FitResult:
     """Read, select, fit and say what was found. Warnings of the library become the findings' notes."""
     chosen, made = _read(request, request.target, "the target")
-    model = _model(request, chosen, _rca(request, chosen.views, request.covariates))
+    model = _model(request, chosen, _rca(request, chosen.views))
     return _found(model, chosen, request.target, request.target or "y", made, progress)
 
 
@@ -96,7 +96,7 @@ def run_effects(request: FitRequest) -> FitResult:
     if len(chosen.views) != 2:
         raise DataError(f"effects take two views, tests and controls: --views names {len(chosen.views)}")
     y, reference = _exposure(request, chosen)
-    model = ExposureEffects(_contrastive(request, chosen.views, request.covariates), reference=reference)
+    model = ExposureEffects(_rca(request, chosen.views), reference=reference)
     return _found(model, chosen, y, request.exposure, made, False)
 
 
@@ -130,30 +130,31 @@ def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
 
     name, positive, reference, y = request.exposure, request.positive, request.reference, chosen.y
     assert y is not None
-    column, numbers = chosen.X[name], y.dtype.kind in "biuf"
-    if positive is not None or reference is not None:
-        if numbers and len(np.unique(y)) == 2:
-            texts = [None if value is None or value != value else f"{value:g}" for value in column.to_pylist()]
-            column, numbers, y = pyarrow.array(texts), False, np.array([text for text in texts if text is not None])
-        if numbers:
+    column = chosen.X[name]
+    if positive is None and reference is None:
+        return pyarrow.table({name: column}), None
+    classes = sorted({str(label) for label in y})
+    if y.dtype.kind in "biuf":
+        if len(np.unique(y)) != 2:
             option = "--positive" if positive is not None else "--reference"
             raise DataError(f"{option} names a class, and the exposure {name!r} holds numbers: leave it out")
+        classes = sorted(f"{label:g}" for label in np.unique(y))
+        values = column.to_pylist()
+        column = pyarrow.array([None if value is None or value != value else f"{value:g}" for value in values])
     if positive is not None:
-        classes = sorted({str(label) for label in y})
         if len(classes) != 2:
             raise DataError(
                 f"--positive names one of two classes, and the exposure {name!r} holds {len(classes)} ({listed(classes)}): "
                 "each is compared with the one that --reference names"
             )
-        at = [i for i, label in enumerate(classes) if label.casefold() == positive.casefold()]
-        if len(at) != 1:
+        others = [label for label in classes if label.casefold() != positive.casefold()]
+        if len(others) != 1:
             raise DataError(f"--positive {positive} is not a class of {name!r}, which holds {listed(classes)}")
-        other = classes[1 - at[0]]
-        if reference is not None and reference.casefold() != other.casefold():
+        if reference is not None and reference.casefold() != others[0].casefold():
             raise DataError(
-                f"--positive {positive} is compared with {other!r}: leave out --reference, or name that class"
+                f"--positive {positive} is compared with {others[0]!r}: leave out --reference, or name that class"
             )
-        reference = other
+        reference = others[0]
     return pyarrow.table({name: column}), reference
 
 
@@ -177,14 +178,10 @@ def explained(model: Any) -> str:
     return str(model.summary())
 
 
-Answered = tuple[str, tuple[str, ...]]
-"""What was written, and the sentences that go with it."""
-
-
 def write_component(
     model: Any, data: Sequence[Path], out: Path, component: str | None, key: str | None, header: bool | None
-) -> Answered:
-    """The prediction of a component for every row of a table, as a table."""
+) -> str:
+    """The prediction of a component for every row of a table, as a table; what is to be said of it."""
     rca = getattr(model, "rca_", model)
     if not hasattr(rca, "predict_component"):
         raise DataError(f"a {type(model).__name__} has no components: fit one of a table first, and save it (--save)")
@@ -197,14 +194,14 @@ def write_component(
     return _answered(rca, component_columns(rca, chosen), data, out, key, header, f"Component {title_of(chosen)}")
 
 
-def write_predictions(model: Any, data: Sequence[Path], out: Path, key: str | None, header: bool | None) -> Answered:
-    """What a learner predicts for every row of a table, as a table."""
+def write_predictions(model: Any, data: Sequence[Path], out: Path, key: str | None, header: bool | None) -> str:
+    """What a learner predicts for every row of a table, as a table; what is to be said of it."""
     return _answered(model, prediction_columns(model), data, out, key, header, "Predictions")
 
 
 def _answered(
     model: Any, answer: Answer, data: Sequence[Path], out: Path, key: str | None, header: bool | None, label: str
-) -> Answered:
+) -> str:
     opened = _open(data, key, header)
     rows = rows_of_fit(model, opened)
     labels: dict[str, Any] = {}
@@ -216,10 +213,10 @@ def _answered(
     if clash is not None:
         raise DataError(f"the labels and a column of the model are both called {clash!r}: rename one")
     missing = write_answers(out, rows, answer, labels, label)
-    notes = list(opened.source.notes)
-    if missing:
-        notes.append(f"{missing} rows have missing values: their cells are empty.")
-    return label, tuple(notes)
+    gaps = [f"{missing} rows have missing values: their cells are empty."] if missing else []
+    return "\n".join(
+        [*(f"note: {note}" for note in (*opened.source.notes, *gaps)), f"{label} of every row: see {out}."]
+    )
 
 
 def _open(data: Sequence[Path], key: str | None, header: bool | None, *, outer: bool = False) -> Rows:
@@ -232,19 +229,17 @@ def _is_general(request: FitRequest, views: Mapping[str, object]) -> bool:
     return len(views) > 2 or bool(request.sets) or request.discover
 
 
-def _rca(request: FitRequest, views: dict[str, Any], covariates: Sequence[str]) -> Any:
+def _rca(request: FitRequest, views: dict[str, Any]) -> Any:
     """Contrastive for two views; any subsets of views for more, or where subsets are named or looked for."""
-    if not _is_general(request, views):
-        return _contrastive(request, views, covariates)
-    sets = [tuple(name.split("+")) for name in request.sets] or None
-    rank = _ranks(request.rank)
-    return RCA(sets=sets, discover=request.discover, rank=rank, **_options(request, views, covariates))
-
-
-def _options(request: FitRequest, views: dict[str, Any], covariates: Sequence[str]) -> dict[str, Any]:
-    """Those that all RCAs take."""
-    told = {"views": views, "covariates": covariates or None, "missing": request.missing}
-    return {**told, "method": request.method, "order": request.order, "random_state": request.seed}
+    both: dict[str, Any] = {"views": views, "covariates": request.covariates or None, "missing": request.missing}
+    both |= {"method": request.method, "order": request.order, "random_state": request.seed}
+    rank = request.rank
+    if _is_general(request, views):
+        sets = [tuple(name.split("+")) for name in request.sets] or None
+        return RCA(sets=sets, discover=request.discover, rank=_ranks(rank), **both)
+    if rank not in ("auto", "full") and not rank.isdecimal():
+        raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
+    return ContrastiveRCA(rank=int(rank) if rank.isdecimal() else rank, **both)
 
 
 def _ranks(rank: str) -> dict[Any, int] | None:
@@ -259,13 +254,6 @@ def _ranks(rank: str) -> dict[Any, int] | None:
             )
         out[tuple(name.split("+"))] = int(number)
     return out or None
-
-
-def _contrastive(request: FitRequest, views: dict[str, Any], covariates: Sequence[str]) -> ContrastiveRCA:
-    rank = request.rank
-    if rank not in ("auto", "full") and not rank.isdecimal():
-        raise DataError(f"--rank must be auto, full or a whole number, got {rank!r}")
-    return ContrastiveRCA(rank=int(rank) if rank.isdecimal() else rank, **_options(request, views, covariates))
 
 
 def _model(request: FitRequest, chosen: Selection, rca: Any) -> Any:
