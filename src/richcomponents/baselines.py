@@ -48,34 +48,25 @@ def _read(rca: Any, X: object, y: object) -> tuple[dict[str, Array], Array, Any,
 # ---- samples that stand in for a component
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The view in whose columns a component is written (n, d), others where it lives, those where it does not, side by side,
-    without known covariates."""
-
-    own: Array
-    partners: Array
-    outside: Array
-
-    @property
-    def other(self) -> Array:
-        """The views where it does not live, centred."""
-        if not self.outside.shape[1]:
-            raise DataError(
-                "the component lives in all views: there is no other to remove from its view. Use naive, or instrumental"
-            )
-        return np.asarray(self.outside - self.outside.mean(axis=0))
+def _elsewhere(outside: Array) -> Array:
+    """The views where a component does not live, centred."""
+    if not outside.shape[1]:
+        raise DataError(
+            "the component lives in all views: there is no other to remove from its view. Use naive, or instrumental"
+        )
+    return np.asarray(outside - outside.mean(axis=0))
 
 
-def _fitted(learner: Any, X: object, y: object, stand_in: Callable[[_Sides], Array]) -> Any:
-    """A clone of the learner, fitted to what stands in for its component."""
+def _fitted(learner: Any, X: object, y: object, stand_in: Callable[[Array, Array, Array], Array]) -> Any:
+    """A clone of the learner, fitted to what stands in for its component, without known covariates: a function of the view in
+    whose columns it is written (n, d), others where it lives, and those where it does not, side by side."""
     rca = learner.unfitted_rca()
     views, known, _, values = _read(rca, X, y)
     own, *others = rca.sides(learner.component, tuple(views))
     known = known - known.mean(axis=0)
     left = {view: _residual(columns, known) for view, columns in views.items()}
     partners, outside = (np.hstack([known[:, :0], *(left[view] for view in side)]) for side in others)
-    return _fit_samples(learner, stand_in(_Sides(left[own], partners, outside)), values, known)
+    return _fit_samples(learner, stand_in(left[own], partners, outside), values, known)
 
 
 def _fit_samples(learner: Any, S: Array, y: object, known: Array) -> Any:
@@ -134,7 +125,7 @@ def naive(learner: Any, X: object, y: object = None) -> Any:
     >>> naive(rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)), data.X, data.y).coef_.shape
     (4,)
     """
-    return _fitted(learner, X, y, lambda sides: sides.own)
+    return _fitted(learner, X, y, lambda own, partners, outside: own)
 
 
 def covariates(learner: Any, X: object, y: object = None) -> Any:
@@ -146,7 +137,7 @@ def covariates(learner: Any, X: object, y: object = None) -> Any:
     >>> covariates(rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)), data.X, data.y).coef_.shape
     (4,)
     """
-    return _fitted(learner, X, y, lambda sides: _residual(sides.own, sides.other))
+    return _fitted(learner, X, y, lambda own, partners, outside: _residual(own, _elsewhere(outside)))
 
 
 def instrumental(learner: Any, X: object, y: object = None) -> Any:
@@ -160,17 +151,16 @@ def instrumental(learner: Any, X: object, y: object = None) -> Any:
     (4,)
     """
 
-    def predicted(sides: _Sides) -> Array:
-        if not sides.partners.shape[1]:
+    def predicted(own: Array, partners: Array, outside: Array) -> Array:
+        if not partners.shape[1]:
             raise DataError(
                 f"component {learner.component!r} lives in one view only, and no other predicts it: use covariates, which "
                 "removes what others predict of its view"
             )
-        every = np.hstack([sides.own, sides.partners, sides.outside])
-        ends = np.cumsum([sides.own.shape[1], sides.partners.shape[1]])
-        z, (own, partners, outside) = every - every.mean(axis=0), np.split(np.arange(every.shape[1]), ends)
-        into = simple_map(z.T @ z / len(z), own, partners, outside, len(own), len(z))
-        return np.asarray(sides.own.mean(axis=0) + z @ into)
+        every, d = np.hstack([own, partners, outside]), own.shape[1]
+        z = every - every.mean(axis=0)
+        first, others, rest = np.split(np.arange(every.shape[1]), [d, d + partners.shape[1]])
+        return np.asarray(own.mean(axis=0) + z @ simple_map(z.T @ z / len(z), first, others, rest, d, len(z)))
 
     return _fitted(learner, X, y, predicted)
 
@@ -184,10 +174,10 @@ def cca(learner: Any, X: object, y: object = None, *, n_variates: int = 1) -> An
     (4,)
     """
 
-    def projected(sides: _Sides) -> Array:
-        u = sides.own - sides.own.mean(axis=0)
-        q = np.linalg.qr(_canonical_directions(u, sides.other, n_variates))[0]
-        return np.asarray(sides.own - u @ q @ q.T)
+    def projected(own: Array, partners: Array, outside: Array) -> Array:
+        u = own - own.mean(axis=0)
+        q = np.linalg.qr(_canonical_directions(u, _elsewhere(outside), n_variates))[0]
+        return np.asarray(own - u @ q @ q.T)
 
     return _fitted(learner, X, y, projected)
 
@@ -205,10 +195,10 @@ def kernel_cca(
     (4,)
     """
 
-    def residual(sides: _Sides) -> Array:
+    def residual(own: Array, partners: Array, outside: Array) -> Array:
         rng = np.random.default_rng(0)
-        fu, fv = (_fourier_features(view, rank, rng) for view in (sides.own, sides.other))
-        return _residual(sides.own, fu @ _canonical_directions(fu, fv, n_variates, ridge))
+        fu, fv = (_fourier_features(view, rank, rng) for view in (own, _elsewhere(outside)))
+        return _residual(own, fu @ _canonical_directions(fu, fv, n_variates, ridge))
 
     return _fitted(learner, X, y, residual)
 
