@@ -25,10 +25,10 @@ import richcomponents as rc
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.datasets import MultiView, make_views
 from richcomponents.moments import Moments
 from richcomponents.paper.general import cumulant_of_component, linear_of_cumulants
 from richcomponents.sets.problem import SetProblem
-from richcomponents.simulated_views import MultiView, make_views
 from rows import Job, Row, by_case
 from sections import RESULTS, Measured, Options, drawn, main
 

@@ -26,8 +26,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import richcomponents as rc
-from richcomponents.datasets import make_contrastive
-from richcomponents.simulated_views import make_views
+from richcomponents.datasets import make_contrastive, make_views
 
 PACKAGE = Path(rc.__file__).parent
 

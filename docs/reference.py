@@ -25,7 +25,7 @@ GROUPS = {  # title: (what it says, the rooms whose names it holds)
     "The paper, literally": ("Its equations and algorithms on tables U and V.", ["paper"]),
     "Cumulants and moments": ("Unbiased, in one pass, mergeable.", ["moments", "cumulants", "algebra"]),
     "The simple methods": ("For comparison: the same inputs, the same output.", ["baselines"]),
-    "Data with known truth": ("To try things on.", ["datasets", "simulated_views"]),
+    "Data with known truth": ("To try things on.", ["datasets"]),
     "Errors and warnings": ("To catch, or to filter, by name.", ["errors"]),
 }
 _EXTRA = {"richcomponents.cumulants.estimate.Estimate": Estimate}  # public, though nobody makes one by hand

@@ -1,24 +1,27 @@
 """Data with known truth, and an embedded table of real measurements.
 
-The designs are those of the paper's experiments (Section 5) and variations that break weaker methods; and exposures whose
-effects are hidden by what goes with them.
+The designs are those of the paper's experiments (Section 5) and variations that break weaker methods; views for any set system;
+and exposures whose effects are hidden by what goes with them.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, cycle
 from typing import Any
 
 import numpy as np
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array, IntArray, multilinear
+from richcomponents.components.sets import SetSystem, Subset
+from richcomponents.cumulants import cumulant
 from richcomponents.data.align import Table
 from richcomponents.data.table import resolve_views
+from richcomponents.errors import DataError
 from richcomponents.learning.ising import Elimination, grid_edges
-from richcomponents.simulated_views import SOURCES, MultiView, make_views, random_matrix
 
 __all__ = [
     "Confounded",
@@ -31,6 +34,28 @@ __all__ = [
     "make_contrastive",
     "make_views",
 ]
+
+
+_POINTS, _CHANCES = np.array([0.0, 1.0, 3.0]), np.array([0.6, 0.3, 0.1])  # a skewed three-point distribution
+_STANDARD = (_POINTS - _POINTS @ _CHANCES) / np.sqrt(_POINTS**2 @ _CHANCES - (_POINTS @ _CHANCES) ** 2)
+
+_SOURCES: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
+    "exponential": lambda rng, size: rng.exponential(size=size) - 1,
+    "uniform": lambda rng, size: rng.uniform(-1, 1, size) * np.sqrt(3),
+    "discrete": lambda rng, size: _STANDARD[rng.choice(len(_POINTS), size=size, p=_CHANCES)],
+    "gaussian": lambda rng, size: rng.normal(size=size),
+    "heavy": lambda rng, size: rng.standard_t(5, size=size) / np.sqrt(5 / 3),
+    "signs": lambda rng, size: rng.choice([-1.0, 1.0], size),
+    "labs": lambda rng, size: _simplex(size[1])[rng.integers(size[1] + 1, size=size[0])],
+}
+"""Columns of mean zero and covariance I, independent but for labs."""
+
+_CUMULANTS = {  # of order two to four
+    "exponential": (1.0, 2.0, 6.0),
+    "uniform": (1.0, 0.0, -1.2),
+    "discrete": (1.0, float(_STANDARD**3 @ _CHANCES), float(_STANDARD**4 @ _CHANCES) - 3),
+    "gaussian": (1.0, 0.0, 0.0),
+}
 
 
 @dataclass(frozen=True)
@@ -143,12 +168,7 @@ def make_contrastive(
 
 def _unit(rng: np.random.Generator, d: int) -> Array:
     vector = rng.normal(size=d)
-    unit: Array = vector / np.linalg.norm(vector)
-    return unit
-
-
-def _uniform(rng: np.random.Generator, n: int, d: int) -> Array:
-    return rng.uniform(-1, 1, (n, d))
+    return np.asarray(vector / np.linalg.norm(vector))
 
 
 def _mixture(
@@ -176,7 +196,7 @@ def _mixing(A: str | Array, d_v: int, d_u: int, rng: np.random.Generator) -> Arr
     if A == "unif":
         return rng.uniform(-1, 1, (d_v, d_u))
     if A == "good":
-        return random_matrix(rng, d_v, d_u, (0.5, 1.5))
+        return _random_matrix(rng, d_v, d_u, (0.5, 1.5))
     raise ValueError(f"A must be 'unif', 'good' or a matrix, got {A!r}")
 
 
@@ -204,7 +224,7 @@ def _own_part(
             "couplings": couplings,
             "cov_S1": sums.correlations(couplings),
         }
-    s = _uniform(rng, n, d)
+    s = rng.uniform(-1, 1, (n, d))
     known = {"S1": s, "beta": unit, "cov_S1": np.eye(d) / 3}
     if kind == "regression":
         return {**known, "y": s @ unit + rng.normal(size=n)}
@@ -222,11 +242,11 @@ def _drawn(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
         biases = rng.normal(size=(k, d))
         return np.asarray((biases - biases.mean(axis=0))[rng.integers(k, size=n)])
     if kind == "paper":
-        return _uniform(rng, n, d) + rng.normal(size=(n, 1)) * _unit(rng, d)
+        return rng.uniform(-1, 1, (n, d)) + rng.normal(size=(n, 1)) * _unit(rng, d)
     if kind in ("uniform", "gaussian", "heavy"):
-        return np.asarray(SOURCES[kind](rng, (n, d)) / np.sqrt(3))
+        return np.asarray(_SOURCES[kind](rng, (n, d)) / np.sqrt(3))
     if kind == "skewed":
-        return np.asarray(0.6 * SOURCES["exponential"](rng, (n, d)))
+        return np.asarray(0.6 * _SOURCES["exponential"](rng, (n, d)))
     if kind == "mixture":
         return _mixture(rng, n, d)[0]
     if kind == "spins":
@@ -236,6 +256,166 @@ def _drawn(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
     raise ValueError(
         f"S2 must be 'paper', 'uniform', 'skewed', 'gaussian', 'heavy', 'mixture', 'spins' or 'labs(k)', got {kind!r}"
     )
+
+
+@dataclass(frozen=True)
+class MultiView:
+    """U_i = sum over subsets Q that contain i of A(i, Q) S_Q.
+
+    X : (n, all columns), the views side by side; views : {name: slice of columns}, ready for `views=`;
+    sets : subsets in the given order; components : {Q: samples (n, d)}; transforms : {(view, Q): A}, the identity at the first
+    view of Q; covariances : {Q: population covariance}; kinds : {Q: distribution of its sources};
+    mixing : {Q: (d, rank)}, S_Q = mixing @ sources of covariance one.
+
+    Examples
+    --------
+    >>> data = make_views(100, 3, 2, sets=[("a",), ("a", "b"), ("b",), ("c",)])
+    >>> data.X.shape, data.transforms["b", ("a", "b")].shape
+    ((100, 6), (2, 2))
+    """
+
+    X: Array
+    views: dict[str, slice]
+    sets: tuple[Subset, ...]
+    components: dict[Subset, Array]
+    transforms: dict[tuple[str, Subset], Array]
+    covariances: dict[Subset, Array]
+    kinds: dict[Subset, str]
+    mixing: dict[Subset, Array]
+
+    def view(self, name: str) -> Array:
+        """The columns of one view."""
+        return self.X[:, self.views[name]]
+
+    def cumulant(self, subset: Subset, order: int) -> Array:
+        """The population cumulant of a component, order 2 to 4: shape (d,) * order."""
+        mixing, kind = self.mixing[subset], self.kinds[subset]
+        rank = mixing.shape[1]
+        if not 2 <= order <= 4:
+            raise ValueError(f"population cumulants are given for orders 2 to 4, got {order}")
+        if kind == "labs":
+            sources = cumulant(_simplex(rank), order, unbiased=False)
+        else:
+            sources = np.zeros((rank,) * order)
+            sources[(np.arange(rank),) * order] = _CUMULANTS[kind][order - 2]
+        return multilinear(sources, *[mixing.T] * order)
+
+
+def make_views(
+    n_samples: int = 1000,
+    views: int | Sequence[str] | Mapping[str, int] = 3,
+    d: int = 3,
+    *,
+    sets: Iterable[Sequence[str]] | None = None,
+    kinds: str | Sequence[str] | Mapping[Subset, str] = ("exponential", "uniform", "discrete"),
+    scales: Mapping[Subset, float] | None = None,
+    ranks: Mapping[Subset, int] | None = None,
+    spread: tuple[float, float] = (0.6, 1.4),
+    random_state: int | np.random.Generator | None = 0,
+) -> MultiView:
+    """Views that share components in any pattern, and the truth.
+
+    Parameters
+    ----------
+    n_samples : int
+    views : int, names, or {name: number of columns}
+        How many views ("a", "b", ...), their names, or names and widths.
+    d : int
+        Columns of each view, unless `views` says.
+    sets : subsets of views, optional
+        One component per subset, as in :class:`richcomponents.RCA`; all non-empty subsets by default, single views first.
+    kinds : str, list or {subset: str}
+        Distribution of the independent sources of each component: "exponential" (skewed), "uniform" (symmetric), "discrete"
+        (three points, skewed) or "gaussian"; a list is dealt out in turn. Or "labs": as many equally likely biases as the
+        rank plus one, each sample has one of them.
+    scales : {subset: float}, optional
+        Standard deviations relative to the others; 0 for a component that is not there.
+    ranks : {subset: int}, optional
+        Dimensions of components that have fewer than the columns of their first view.
+    spread : (low, high)
+        Singular values of the transformations.
+    random_state : int, Generator or None
+
+    Examples
+    --------
+    >>> data = make_views(500, {"rna": 3, "protein": 2}, sets=[("rna",), ("protein",), ("protein", "rna")])
+    >>> data.X.shape, data.transforms["protein", ("rna", "protein")].shape
+    ((500, 5), (2, 3))
+    """
+    rng = np.random.default_rng(random_state)
+    if isinstance(views, Mapping):
+        widths = {str(name): int(width) for name, width in views.items()}
+    else:
+        named = [chr(ord("a") + i) for i in range(views)] if isinstance(views, int) else views
+        widths = dict.fromkeys(named, d)
+    names = tuple(widths)
+    ends = list(accumulate(widths.values(), initial=0))
+    where = dict(zip(names, map(slice, ends, ends[1:]), strict=True))
+    everything = sorted(SetSystem.all(names).members, key=len)
+    chosen = SetSystem.of(everything if sets is None else sets, names).members
+    scale_of = {**dict.fromkeys(chosen, 1.0), **_by_member(scales or {}, chosen, "scales")}
+    rank_of = {**{q: widths[q[0]] for q in chosen}, **_by_member(ranks or {}, chosen, "ranks")}
+    kind_of = _kinds(kinds, chosen)
+    X = np.zeros((n_samples, ends[-1]))
+    components: dict[Subset, Array] = {}
+    transforms: dict[tuple[str, Subset], Array] = {}
+    mixings: dict[Subset, Array] = {}
+    for q in chosen:
+        home, rank = widths[q[0]], rank_of[q]
+        if not 1 <= rank <= home:
+            raise DataError(f"ranks={{{q!r}: {rank!r}}} must lie between 1 and {home}, the columns of view {q[0]!r}")
+        mixing = scale_of[q] * _random_matrix(rng, home, rank, (0.7, 1.3))
+        S = _SOURCES[kind_of[q]](rng, (n_samples, rank)) @ mixing.T
+        for view in q:
+            A = np.eye(home) if view == q[0] else _random_matrix(rng, widths[view], home, spread)
+            transforms[view, q] = A
+            X[:, where[view]] += S @ A.T
+        components[q], mixings[q] = S, mixing
+    covariances = {q: mixing @ mixing.T for q, mixing in mixings.items()}
+    return MultiView(X, where, chosen, components, transforms, covariances, kind_of, mixings)
+
+
+def _kinds(kinds: str | Sequence[str] | Mapping[Subset, str], members: tuple[Subset, ...]) -> dict[Subset, str]:
+    if isinstance(kinds, Mapping):
+        named = _by_member(kinds, members, "kinds")
+    else:
+        named = dict(zip(members, cycle([kinds] if isinstance(kinds, str) else kinds), strict=False))
+    for q in members:
+        if q not in named:
+            raise DataError(f"kinds= does not say the distribution of the component of {q}")
+        if named[q] != "labs" and named[q] not in _CUMULANTS:
+            raise ValueError(f"kinds are {', '.join(map(repr, (*_CUMULANTS, 'labs')))}, got {named[q]!r}")
+    return named
+
+
+def _by_member(given: Mapping[Subset, Any], members: tuple[Subset, ...], name: str) -> dict[Subset, Any]:
+    """The same values by subsets in view order; a string stands for a single view."""
+    own = {frozenset(q): q for q in members}
+    out = {}
+    for key, value in given.items():
+        subset = own.get(frozenset([key] if isinstance(key, str) else key))
+        if subset is None or subset in out:
+            why = "which is not one of the sets" if subset is None else "twice; every set once, of"
+            raise DataError(f"{name}= names {key!r}, {why} {', '.join(map(str, members))}")
+        out[subset] = value
+    return out
+
+
+def _random_matrix(rng: np.random.Generator, rows: int, columns: int, spread: tuple[float, float]) -> Array:
+    """A random matrix of full rank with singular values in `spread`."""
+    k = min(rows, columns)
+    left, _ = np.linalg.qr(rng.normal(size=(rows, k)))
+    right, _ = np.linalg.qr(rng.normal(size=(columns, k)))
+    return np.asarray((left * rng.uniform(*spread, k)) @ right.T)
+
+
+def _simplex(d: int) -> Array:
+    """The corners of a regular simplex, (d + 1, d), of mean zero and covariance I.
+
+    >>> (_simplex(3).T @ _simplex(3) / 4).round(12).tolist() == np.eye(3).tolist()
+    True
+    """
+    return np.asarray(np.linalg.qr(np.eye(d + 1)[:, 1:] - 1 / (d + 1))[0] * np.sqrt(d + 1))
 
 
 @dataclass(frozen=True)
@@ -343,16 +523,25 @@ def make_confounded(
         raise ValueError(f"null_fraction must lie between 0 and 1, got {null_fraction!r}")
     factors, loadings, latent, lab = _confounder(confounder, n, d_u, n_labs, rank, rng)
     s2 = strength * (factors @ loadings)
-    A, s1, s3 = _uniform(rng, d_v, d_u), rng.normal(size=(n, d_u)), rng.normal(size=(n, d_v))
+    A, s1, s3 = rng.uniform(-1, 1, (d_v, d_u)), rng.normal(size=(n, d_u)), rng.normal(size=(n, d_v))
     s3 *= rng.uniform(0.5, 1.5) if noise_v is None else noise_v
     y = confounding * latent + rng.normal(size=n)
     if binary_exposure:
         y = (y > (0.0 if lab is None else confounding / n_labs)).astype(np.float64)
-    truth = _true_effects(effects, d_u, rng)
+    truth = np.array(effects, dtype=np.float64) if np.ndim(effects) else np.asarray(effects * rng.normal(size=d_u))
+    if truth.shape != (d_u,):
+        raise ValueError(
+            f"effects must be one number, or one for each of the {d_u} columns of U, got shape {truth.shape}"
+        )
     truth[rng.permutation(d_u)[: round(null_fraction * d_u)]] = 0.0
     oracle = _exposure_effects(np.outer(y, truth) + s1 + s2, y, factors if d_u > factors.shape[1] else s2)
+    on_controls = np.zeros(d_v)
+    for control, effect in (invalid or {}).items():
+        if not 0 <= control < d_v:
+            raise ValueError(f"invalid= names control {control!r}: they are numbered 0..{d_v - 1}")
+        on_controls[control] = effect
     names = tuple([f"u{i}" for i in range(d_u)] + [f"v{i}" for i in range(d_v)])
-    return Confounded(y, truth, _control_effects(invalid or {}, d_v), oracle, s1, s2, s3, A, names, lab)
+    return Confounded(y, truth, on_controls, oracle, s1, s2, s3, A, names, lab)
 
 
 _FACTORS = {"skewed": "exponential", "gaussian": "gaussian", "heavy": "heavy", "binary": "signs"}
@@ -372,28 +561,8 @@ def _confounder(
         return np.eye(n_labs)[lab], biases - biases.mean(axis=0), (lab == 1).astype(np.float64), lab
     if kind not in _FACTORS:
         raise ValueError(f"confounder must be 'labs', {', '.join(map(repr, _FACTORS))}, got {kind!r}")
-    factors = SOURCES[_FACTORS[kind]](rng, (n, 1 if rank is None else rank))
+    factors = _SOURCES[_FACTORS[kind]](rng, (n, 1 if rank is None else rank))
     return factors, rng.normal(size=(factors.shape[1], d)), factors[:, 0], None
-
-
-def _true_effects(effects: float | Array | Sequence[float], d: int, rng: np.random.Generator) -> Array:
-    if np.ndim(effects) == 0:
-        return np.asarray(effects * rng.normal(size=d))
-    given = np.array(effects, dtype=np.float64)
-    if given.shape != (d,):
-        raise ValueError(
-            f"effects must be one number, or one for each of the {d} columns of U, got shape {given.shape}"
-        )
-    return given
-
-
-def _control_effects(invalid: Mapping[int, float], d: int) -> Array:
-    out = np.zeros(d)
-    for control, effect in invalid.items():
-        if not 0 <= control < d:
-            raise ValueError(f"invalid= names control {control!r}: they are numbered 0..{d - 1}")
-        out[control] = effect
-    return out
 
 
 def _exposure_effects(U: Array, y: Array, *seen: Array) -> Array:
@@ -466,7 +635,7 @@ def load_confounded_labs(
     chances = np.exp(np.outer(y - 0.5, np.linspace(-confounding / 2, confounding / 2, n_labs)))
     chances /= chances.sum(axis=1, keepdims=True)
     lab = (rng.random(n)[:, None] > chances.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    bias_tests, bias_controls = _lab_biases(rng, n_labs, n_tests, n_controls)
+    bias_tests, bias_controls = (rng.normal(size=(n_labs, d)) for d in (n_tests, n_controls))
     effects = _exposure_effects(tests, y)
     return Confounded(
         y=y,
@@ -488,10 +657,6 @@ def _breast_cancer() -> tuple[Array, list[str], IntArray]:
 
     cancer = load_breast_cancer()
     return np.asarray(cancer.data), [str(name) for name in cancer.feature_names], np.asarray(1 - cancer.target)
-
-
-def _lab_biases(rng: np.random.Generator, n_labs: int, d_u: int, d_v: int) -> tuple[Array, Array]:
-    return rng.normal(size=(n_labs, d_u)), rng.normal(size=(n_labs, d_v))
 
 
 def add_hidden_labs(
@@ -520,5 +685,5 @@ def add_hidden_labs(
     n = len(tests)
     lab = rng.integers(n_labs, size=n)
     shuffled = controls[rng.permutation(n)] if permute else controls
-    bias_tests, bias_controls = _lab_biases(rng, n_labs, tests.shape[1], controls.shape[1])
-    return tests + scale * bias_tests[lab], shuffled + scale * bias_controls[lab]
+    disturbed, also = (X + scale * rng.normal(size=(n_labs, X.shape[1]))[lab] for X in (tests, shuffled))
+    return disturbed, also

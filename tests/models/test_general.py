@@ -11,8 +11,8 @@ import pytest
 from sklearn.base import clone
 
 import richcomponents as rc
+from richcomponents.datasets import make_views
 from richcomponents.moments import Moments
-from richcomponents.simulated_views import make_views
 
 mpl.use("Agg")
 

@@ -10,10 +10,10 @@ import pytest
 import richcomponents as rc
 from richcomponents.algebra.arrays import power
 from richcomponents.components.sets import SetSystem
+from richcomponents.datasets import make_views
 from richcomponents.moments import Moments
 from richcomponents.sets.discover import _Search, _signs, discover_sets, most_directions, sign_flip
 from richcomponents.sets.evidence import SetEvidence, WhiteViews
-from richcomponents.simulated_views import make_views
 from tests.sets.population import Population
 
 SIGNS = np.random.default_rng(0).integers(0, 2, (2000, 20)) * 2.0 - 1.0

@@ -10,6 +10,7 @@ import pytest
 from richcomponents.algebra import multilinear, pack, packed_indices, unpack
 from richcomponents.algebra.arrays import power
 from richcomponents.components.sets import SetSystem
+from richcomponents.datasets import make_views
 from richcomponents.moments import Moments
 from richcomponents.sets.evidence import SetEvidence, multiplicity
 from richcomponents.sets.model import (
@@ -31,7 +32,6 @@ from richcomponents.sets.refine import (
     least_squares_covariances,
     sequential,
 )
-from richcomponents.simulated_views import make_views
 from tests.sets.population import Population, relative
 
 SYSTEM = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "abc")

@@ -10,11 +10,11 @@ import richcomponents as rc
 from richcomponents.components.sets import SetSystem
 from richcomponents.components.wide import SearchSpace
 from richcomponents.data.rows import Rows
+from richcomponents.datasets import make_views
 from richcomponents.moments import Moments
 from richcomponents.moments.data import RowData, StateData
 from richcomponents.sets.problem import SetProblem, is_contrastive
 from richcomponents.sets.solution import component_name
-from richcomponents.simulated_views import make_views
 from tests.sets.population import relative
 
 SETS = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "abc")
