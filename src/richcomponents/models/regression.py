@@ -12,7 +12,7 @@ from sklearn.utils import column_or_1d
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.table import as_column, check_outcome
+from richcomponents.data.table import as_column
 from richcomponents.errors import DataError
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
@@ -314,4 +314,4 @@ def _outcome(y: object) -> Array:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     target = as_column(y)
     column_or_1d(y, warn=True)  # a column of a table is taken, and scikit-learn's users are used to being told
-    return check_outcome(target, len(target))
+    return target

@@ -326,11 +326,6 @@ class PairSolution(TwoViews):
     def solved_for(self, key: Key) -> PairSolution:
         return self.exchanged if key == self.keys[2] else self
 
-    @property
-    def columns(self) -> tuple[slice, slice]:
-        v = len(self.cov_v)
-        return (slice(v, len(self.mean)), slice(0, v)) if self.exchanged_ else super().columns
-
     # ---- outcomes that depend on S1
 
     def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array:
