@@ -154,7 +154,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     def _learn_both(self, model: Any, outcome: Outcome, y: object) -> Self:
         """Of an outcome that depends on S1 and S2."""
-        found = model.calibrate_both(outcome)
+        found = model.solution_.calibrate_both(outcome)
         names, outcome = self.component_.feature_names, self._named(replace(outcome, on_v=found.on_v), y)
         self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, outcome.on_v
         self.simple_ = "residualised"

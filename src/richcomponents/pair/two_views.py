@@ -58,6 +58,8 @@ class TwoViews:
 
     exchanged_ = False
     """Whether the first view is the user's second."""
+    infers_T = False
+    """Whether every answer is a function of second moments and T, which was inferred: what effects and rows with gaps need."""
 
     # ---- what a solution knows
 
