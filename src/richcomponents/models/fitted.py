@@ -114,8 +114,9 @@ class Fitted:
 
     def key(self, component: Any) -> Any:
         """The name of a component: views may stand in any order, and one alone; None is the first view's own."""
-        keys, own = self.solution.keys, (self.design.views.names[0],)
+        keys = self.solution.keys
         if component is None:
+            own = (self.design.views.names[0],)
             return own if own in keys else keys[0]
         wanted = sorted(map(str, component)) if isinstance(component, (list, tuple, set)) else [str(component)]
         for key in keys:
