@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,9 @@ def run_fit(request: FitRequest, *, progress: bool = False) -> FitResult:
     """Read, select, fit and say what was found. Warnings of the library become the findings' notes."""
     chosen, made = _read(request, request.target, "the target")
     model = _model(request, chosen, _rca(request, chosen.views, request.covariates))
+    if isinstance(model, ComponentLogisticRegression) and chosen.y is not None and chosen.y.dtype.kind == "f":
+        at = chosen.X.column_names.index(request.target)  # two numbers are two classes
+        chosen = replace(chosen, X=chosen.X.set_column(at, request.target, _as_labels(chosen.X[request.target])))
     return _found(model, chosen, request.target, request.target or "y", made, progress)
 
 
@@ -133,8 +136,8 @@ def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
     column, numbers = chosen.X[name], y.dtype.kind in "biuf"
     if positive is not None or reference is not None:
         if numbers and len(np.unique(y)) == 2:
-            texts = [None if value is None or value != value else f"{value:g}" for value in column.to_pylist()]
-            column, numbers, y = pyarrow.array(texts), False, np.array([text for text in texts if text is not None])
+            column, numbers = _as_labels(column), False
+            y = np.array(column.drop_null().to_pylist())
         if numbers:
             option = "--positive" if positive is not None else "--reference"
             raise DataError(f"{option} names a class, and the exposure {name!r} holds numbers: leave it out")
@@ -155,6 +158,14 @@ def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
             )
         reference = other
     return pyarrow.table({name: column}), reference
+
+
+def _as_labels(column: Any) -> Any:
+    """Numbers as texts, gaps as they are."""
+    import pyarrow
+
+    values = column.to_pylist()
+    return pyarrow.array([None if value is None or value != value else f"{value:.15g}" for value in values])
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:

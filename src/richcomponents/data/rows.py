@@ -361,7 +361,7 @@ def as_arrow(values: Column) -> Any:
     import pyarrow
 
     if (order := declared_order(values)) is None:
-        return pyarrow.array(values if values.dtype.kind == "f" else values.tolist())
+        return pyarrow.array(values if values.dtype.kind in "biuf" else values.tolist())
     codes = [None if label is None else order.index(label) for label in values]
     return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, pyarrow.int32()), list(order), ordered=True)
 

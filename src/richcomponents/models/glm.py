@@ -26,6 +26,7 @@ from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in
+from richcomponents.models.estimator import used_rows
 from richcomponents.models.rca import ComponentAnalysis, fit_rca, present
 from richcomponents.moments import Moments
 from richcomponents.text import in_line
@@ -400,7 +401,7 @@ class ComponentGLM(OutcomeLearner):
         """eta (n, m) for new (u, v): at the BLUP of the component, and of S2 where y goes with it, averaged over what these do
         not tell; what one has too much of the view, the other lacks."""
         model, theta = self._need_rca(), np.atleast_2d(self.coef_)
-        fitted, rows = model.fitted_, model.used_rows(X).array()
+        fitted, rows = model.fitted_, used_rows(model, X).array()
         error = fitted.prediction_error(self.component)
         eta = self._predictors(fitted.predict(rows, self.component))
         for j, shared in enumerate(self._through_shared or ()):

@@ -297,7 +297,7 @@ class LeafSums:
     @property
     def grain(self) -> int:
         """Rows after which all blocks begin a new leaf."""
-        return self._n_blocks * LEAF
+        return self._n_blocks * Layout(1).leaf
 
     def partial(self) -> Forest:
         """Sums, incomplete leaves included."""
