@@ -218,10 +218,9 @@ class OutcomeLearner(ComponentLearner):
     @property
     def verdict_(self) -> str:
         """The RCA's verdict; "contradicted" where the data reject what is assumed of the outcome."""
-        verdict = str(self._need_rca().verdict_)
-        return (
-            "contradicted" if verdict in ("strong", "weak") and self.on_v_ is not None and self.on_v_.fails else verdict
-        )
+        verdict, on_v = str(self._need_rca().verdict_), self.on_v_
+        fails = verdict in ("strong", "weak") and on_v is not None and on_v.fails
+        return "contradicted" if fails else verdict
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """The coefficients, beside those of residualising; without errors where there are none (`coefficients_` is None)."""
