@@ -241,10 +241,6 @@ def first_part(fit):
     return fit.components_[tuple(fit.views_)[:1]]
 
 
-def spread(found):
-    return np.concatenate([found.coef.value, found.coef.standard_error, found.shared.value, found.split.value])
-
-
 def learned(fit):
     return np.concatenate([fit.coef_, fit.coefficients_.standard_error, [fit.intercept_]])
 
@@ -256,7 +252,6 @@ METHODS = {
     "ContrastiveRCA.residual": lambda t: of("rca", t).residual(t.X),
     "ContrastiveRCA.score": lambda t: of("rca", t).score(t.X),
     "ContrastiveRCA.calibrate": lambda t: of("rca", t).calibrate(t.X, t.y).coef,
-    "ContrastiveRCA.calibrate_both": lambda t: spread(of("rca", t).calibrate_both(t.X, t.y)),
     "ContrastiveRCA.outcome_test": lambda t: of("rca", t).outcome_test(t.X, t.y).p_value,
     "ContrastiveRCA.component_on_rows": lambda t: of("rca", t).component_on_rows(t.X).cumulant(3),
     "RCA.fit": lambda t: first_part(t.general.fit(t.X)).covariance,

@@ -40,7 +40,7 @@ def test_a_text_is_one_covariate_or_one_pattern(frame):
     np.testing.assert_array_equal(one.A_, rca(covariates=["age"]).fit(frame).A_)
     assert "Covariate: age." in one.summary()
     both = rca(covariates="a*").fit(frame)
-    assert both.covariates_.tolist() == [frame.columns.get_loc("age"), frame.columns.get_loc("a")]
+    assert both.fitted_.design.known.tolist() == [frame.columns.get_loc("age"), frame.columns.get_loc("a")]
     assert "Covariates: age, a." in both.summary()
     several = rc.RCA(views={"a": ["U0", "U1"], "b": ["U2", "V0"], "c": ["V1", "V2"]}, covariates="age").fit(frame)
     assert "Covariate: age." in several.summary()

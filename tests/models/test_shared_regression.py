@@ -224,8 +224,6 @@ def test_what_is_not_supported_is_refused_in_words(table):
         rc.ComponentRegression(shared=True).fit(data.X, y)
     with pytest.raises(ValueError, match="needs the rows"):
         regression().fit_component(rc.Component.of_samples(data.S1), np.ones(4))
-    with pytest.raises(ValueError, match="method='efficient'"):
-        rc.ContrastiveRCA(views=4, method="paper").fit(data.X).calibrate_both(data.X, y)
 
 
 @pytest.mark.filterwarnings("ignore::richcomponents.SampleSizeWarning")

@@ -81,9 +81,11 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     ...     rows.names, rows.read(["b"])["b"].tolist()
     (('a', 'b'), [2.0, 4.0])
     """
+    asked = {name: value for name, value in {"id": id, **options}.items() if value is not None}
+    if isinstance(X, (Rows, Source)) and not asked:
+        return X if isinstance(X, Rows) else Rows(X)
     if is_path(X):
         return Rows(open_path(X, id, **options))
-    asked = {name: value for name, value in {"id": id, **options}.items() if value is not None}
     several = not (isinstance(X, (Rows, Source)) or is_dask(X)) and are_tables(X)
     mapping = isinstance(X, Mapping) and not sparse.issparse(X)
     if (mapping or (several and (asked or not isinstance(X, (list, tuple))))) and asked.keys() <= {"id", "align"}:
@@ -92,8 +94,6 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         raise DataError(
             f"options such as {next(iter(asked))}= are for files (align=, id= also for several tables): leave them out"
         )
-    if isinstance(X, (Rows, Source)):
-        return X if isinstance(X, Rows) else Rows(X)
     if is_dask(X):
         return Rows(DaskSource(X))
     if is_annotated(X):

@@ -28,7 +28,6 @@ from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import Data, RowData, equivalent_rows, groups_of_copies
 from richcomponents.notebook import Summary, Table
-from richcomponents.pair.solution import PairSolution
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.text import counted, page
 
@@ -128,7 +127,7 @@ class ExposureEffects(Estimator):
                 model.set_params(views=design.places(), covariates=list(range(d, len(used))))
         # effects have a verdict of their own
         data = fit_rca(model, table, design=found.among(design), groups=groups, progress=progress, quiet=True)[0]
-        if not isinstance(model.solution_, PairSolution):
+        if not model.solution_.infers_T:
             raise DataError('effects need ContrastiveRCA(method="efficient")')
         if len(explained := model.fitted_.explained_columns):
             what = model.views_.describe(int(explained[0]))
@@ -207,7 +206,7 @@ class ExposureEffects(Estimator):
             on_u = Coordinates.of_columns(np.asarray(solution.cov_u))
         elif len(tests) < len(u):
             raise DataError(f"instruments need at most {MOST_COMPARED} tests and controls: use fewer columns")
-        chosen: Any = table.select(np.concatenate([u, v, model.covariates_]))
+        chosen: Any = table.select(np.concatenate([u, v, model.fitted_.design.known]))
         if isinstance(data, Available) and data.origin is not None and not isinstance(table, Moments):
             chosen = data.origin.moments(2)
         elif isinstance(table, Rows) and not (table.held or wide_u or wide_v):
@@ -224,7 +223,7 @@ class ExposureEffects(Estimator):
         if left.min() < 1e-9:  # but for rounding
             one = self.exposures_[np.argmin(left)]
             raise DataError(f"the exposure {one!r} is an exact function of the covariates or of other exposures")
-        given = second_moments(rows, (on_u, on_v), len(model.covariates_) - q, weight, blocks, data.lost)
+        given = second_moments(rows, (on_u, on_v), len(model.fitted_.design.known) - q, weight, blocks, data.lost)
         share = None if self.share == "auto" else float(self.share)
         return Problem(*given, (on_u, on_v), solution, self.exposures_, tests, model.fitted_.names_of(1), share)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -291,7 +291,7 @@ class Posterior:
         )
         return replace(self, T=replace(self.T, posterior=self.T.posterior[at], weight=np.full(count, 1 / count)))
 
-    @property
+    @cached_property
     def doubt(self) -> Array:
         """E (T - E T)^2, (r, r)."""
         off = self.T.posterior - self.T.value

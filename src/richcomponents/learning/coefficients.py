@@ -390,7 +390,7 @@ class BothParts:
     on_v: Any
 
     @classmethod
-    def of(cls, views: Any, outcome: Outcome, *, grouped: bool = False) -> BothParts:
+    def of(cls, views: Any, outcome: Outcome) -> BothParts:
         """outcome : with `on_v`, as the user states it."""
         solved, degrees = OnOwnPart.of(views, outcome), max(len(outcome.kept) - 1, 1)
         shared = solved.safe.on_shared
@@ -407,7 +407,7 @@ class BothParts:
         at = (views.pair, solved.safe, variance), (views.left_out, solved.left_out, np.array(variances))
         split = views.fit.answer(parts, share=solved.shrunk.share, at=at)
         return cls(
-            coef=solved.coefficients(outcome).estimate(outcome, grouped=grouped),
+            coef=solved.coefficients(outcome).estimate(outcome, grouped=False),
             shared=Estimate(shared, error, degrees),
             residualised=solved.safe.b,
             trust=solved.shrunk.share,

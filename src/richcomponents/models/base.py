@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -111,7 +111,7 @@ class ComponentLearner(Estimator):
         """Take over a fitted RCA, and the component to learn."""
         self.rca_ = model
         self.n_features_in_ = model.n_features_in_
-        if hasattr(model, "feature_names_in_"):
+        if "feature_names_in_" in vars(model):
             self.feature_names_in_ = model.feature_names_in_
         self.component_: Component = self._component_of(model)
 
@@ -136,13 +136,11 @@ class ComponentLearner(Estimator):
 
     def _component_of(self, model: Any) -> Component:
         """The component to learn, of a fitted RCA; a subset of views may be a list."""
-        wanted = tuple(self.component) if isinstance(self.component, list) else self.component
-        if wanted not in model.components_:
-            raise ValueError(
-                f"component must be one of {', '.join(map(repr, model.components_))}, got {self.component!r}"
-            )
-        found: Component = model.components_[wanted]
-        return found
+        wanted: Any = tuple(self.component) if isinstance(self.component, list) else self.component
+        parts: Mapping[Any, Component] = model.fitted_.components
+        if wanted not in parts:
+            raise ValueError(f"component must be one of {', '.join(map(repr, parts))}, got {self.component!r}")
+        return parts[wanted]
 
     def _take_component(self, component: Component) -> Component:
         """Learn from a component that was extracted before; there are no rows."""
@@ -220,10 +218,9 @@ class OutcomeLearner(ComponentLearner):
     @property
     def verdict_(self) -> str:
         """The RCA's verdict; "contradicted" where the data reject what is assumed of the outcome."""
-        verdict = str(self._need_rca().verdict_)
-        return (
-            "contradicted" if verdict in ("strong", "weak") and self.on_v_ is not None and self.on_v_.fails else verdict
-        )
+        verdict, on_v = str(self._need_rca().verdict_), self.on_v_
+        fails = verdict in ("strong", "weak") and on_v is not None and on_v.fails
+        return "contradicted" if fails else verdict
 
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """The coefficients, beside those of residualising; without errors where there are none (`coefficients_` is None)."""

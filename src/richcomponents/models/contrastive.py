@@ -13,7 +13,6 @@ from richcomponents.components.component import VarianceTable
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
-from richcomponents.learning.coefficients import BothParts
 from richcomponents.models.estimator import used_rows
 from richcomponents.models.fitted import Fitted, stretch
 from richcomponents.models.rca import ComponentAnalysis, check_interval, searched
@@ -226,18 +225,6 @@ class ContrastiveRCA(ComponentAnalysis):
         if component not in (None, *_KEYS):
             raise ValueError(f"component must be one of {', '.join(map(repr, _KEYS))}, got {component!r}")
         return {"S2": (u, [v], []), "S3": (v, [], [u])}.get(component, (u, [], [v]))
-
-    def calibrate_both(self, X: object, y: object = None, groups: object = None) -> BothParts:
-        """Coefficients of an outcome that depends on S1 and on S2, with as much correction as the data support.
-
-        X, y, groups : as in :meth:`outcome`, whose result may be X. As of :meth:`calibrate`, the result is never far from U and
-        V as regressors when the data say little.
-        """
-        if not isinstance(self.solution_, PairSolution):
-            raise ValueError("an outcome that depends on S1 and S2 needs method='efficient'")
-        outcome = self.outcome(X, y, groups)
-        self.solution_.check_determined("S1", outcome.covariates)
-        return self.solution_.calibrate_both(outcome, grouped=groups is not None)
 
     # ---- how sure
 

@@ -42,7 +42,6 @@ from richcomponents.moments.data import (
     equivalent_rows,
 )
 from richcomponents.pair.classes import ClassPart, HiddenClasses
-from richcomponents.pair.solution import PairSolution
 from richcomponents.sets.solution import component_name
 from richcomponents.storage import storable
 
@@ -115,8 +114,9 @@ class Fitted:
 
     def key(self, component: Any) -> Any:
         """The name of a component: views may stand in any order, and one alone; None is the first view's own."""
-        keys, own = self.solution.keys, (self.design.views.names[0],)
+        keys = self.solution.keys
         if component is None:
+            own = (self.design.views.names[0],)
             return own if own in keys else keys[0]
         wanted = sorted(map(str, component)) if isinstance(component, (list, tuple, set)) else [str(component)]
         for key in keys:
@@ -261,7 +261,7 @@ class Fitted:
             table = table.mapped(partial(_beside_outcome, self.classes))
         elif self.missing == "available" and table.rereadable:
             keep = complete_rows(table)
-            if not keep.all() and not every_row and isinstance(self.solution, PairSolution):
+            if not keep.all() and not every_row and self.solution.infers_T:
                 return self._outcome_with_gaps(table, groups, sample_weight)
         depend = self.units is None or self.units.depend
         few = table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import TransformerMixin
 
-from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import LEAF
 from richcomponents.components.component import Component
 from richcomponents.components.wide import SearchSpace, search_space
@@ -632,11 +632,6 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def n_samples_(self) -> int:
         """Rows of the fit."""
         return int(self.solution_.n)
-
-    @property
-    def covariates_(self) -> IntArray:
-        """Column numbers of the known covariates."""
-        return self.fitted_.design.known
 
     @property
     def verdict_(self) -> str:

@@ -12,7 +12,7 @@ from sklearn.utils import column_or_1d
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
-from richcomponents.data.table import as_column, check_outcome
+from richcomponents.data.table import as_column
 from richcomponents.errors import DataError
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
@@ -154,7 +154,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
 
     def _learn_both(self, model: Any, outcome: Outcome, y: object) -> Self:
         """Of an outcome that depends on S1 and S2."""
-        found = model.calibrate_both(outcome)
+        found = model.solution_.calibrate_both(outcome)
         names, outcome = self.component_.feature_names, self._named(replace(outcome, on_v=found.on_v), y)
         self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, outcome.on_v
         self.simple_ = "residualised"
@@ -314,4 +314,4 @@ def _outcome(y: object) -> Array:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     target = as_column(y)
     column_or_1d(y, warn=True)  # a column of a table is taken, and scikit-learn's users are used to being told
-    return check_outcome(target, len(target))
+    return target

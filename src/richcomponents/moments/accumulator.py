@@ -517,15 +517,14 @@ def column_means(rows: Rows, progress: str | None = None) -> Array | None:
     return reduce_rows(rows, _Means(1, n_blocks=1, names=rows.labels, weighted=rows.weighted), progress=progress)
 
 
-def first_means(rows: Rows, n: int) -> Array:
-    """Column means of the first n rows, each that counts once, for rows that can be read again."""
-    first, means = rows.head(n), _Means(1, n_blocks=1, names=rows.labels)
-    if rows.weighted:  # what does not count may be anything
-        first = first[first[:, -1] > 0, :-1]
-    if not len(first):
-        return reduce_rows(rows, _Means(1, n_blocks=1, names=rows.labels, weighted=True))
-    means.update(first)
-    return means.result()
+def first_means(rows: Rows) -> Array | None:
+    """Column means of the first rows that count, for rows that can be read again; zero where a value is missing: the pass that
+    begins there says so."""
+    first = rows.head(LEAF)
+    if rows.weighted and not len(first := first[first[:, -1] > 0, :-1]):  # what does not count may be anything
+        return column_means(rows)
+    mean = over_rows(np.add, np.ascontiguousarray(first)) / len(first)
+    return np.nan_to_num(np.clip(mean, first.min(axis=0), first.max(axis=0)), posinf=0.0, neginf=0.0)
 
 
 class _Means(LeafSums):

@@ -47,7 +47,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray, Truth, column_numbers, packed_rank
-from richcomponents.algebra.arrays import LEAF, one_blas_thread, whitening
+from richcomponents.algebra.arrays import one_blas_thread, whitening
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
@@ -572,7 +572,7 @@ class RowData:
     @cached_property
     def _second(self) -> Moments:
         """In one pass, about the mean of the first rows; in two where that was far off."""
-        second = self._pass(self.rows, 2, first_means(self.rows, LEAF), "second order")
+        second = self._pass(self.rows, 2, first_means(self.rows), "second order")
         far = 30 * np.sqrt(np.maximum(second.variances, 0.0))  # from where on second moments lose digits (2e-13)
         if (np.abs(second.offset) > far).any():
             second = self._pass(self.rows, 2, second.mean, "second order")

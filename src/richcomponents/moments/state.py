@@ -144,7 +144,7 @@ class Moments(Storable):
     def _low(self) -> Array:
         """Orders 0, 1 and 2 per block, without touching higher ones."""
         end = self.layout.orders[2].stop
-        return self.sums.fold(self.layout.n_blocks, slice(0, end), end)
+        return self.blocks if self.layout.order == 2 else self.sums.fold(self.layout.n_blocks, slice(0, end), end)
 
     @cached_property
     def n(self) -> int:

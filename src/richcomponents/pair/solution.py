@@ -104,6 +104,8 @@ class PairSolution(TwoViews):
     exchanged_: bool = False
     posterior: Posterior | None = None
 
+    infers_T = True
+
     @cached_property
     def pair(self) -> Pair:
         return Pair.whole(self.canonical, len(self.sums.count), self.rank)
@@ -326,11 +328,6 @@ class PairSolution(TwoViews):
     def solved_for(self, key: Key) -> PairSolution:
         return self.exchanged if key == self.keys[2] else self
 
-    @property
-    def columns(self) -> tuple[slice, slice]:
-        v = len(self.cov_v)
-        return (slice(v, len(self.mean)), slice(0, v)) if self.exchanged_ else super().columns
-
     # ---- outcomes that depend on S1
 
     def stand_in(self, key: Key, rows: Array, beside: int | None = None) -> Array:
@@ -375,15 +372,16 @@ class PairSolution(TwoViews):
         """Coefficients of an outcome on a component. Log-odds : of R, and of variates of V beside it."""
         return self._on_shared(outcome) if key == self.keys[1] else OnOwnPart.of(self, outcome).coefficients(outcome)
 
-    def calibrate_both(self, outcome: Outcome, *, grouped: bool = False) -> BothParts:
+    def calibrate_both(self, outcome: Outcome) -> BothParts:
         """Of an outcome on S1 and S2, as the user states it."""
+        self.check_determined(self.keys[0], outcome.covariates)
         if self.reduced:
             raise DataError(
                 f"the first view ({self.d_u} columns for {self.n} samples) was searched in its principal components only, "
                 "where an outcome that depends on both parts is not supported: name fewer columns, or use more samples"
             )
         on_v = replace(self.on_v(outcome), share=1.0, belief=1.0, stated=True)
-        return BothParts.of(self, replace(outcome, on_v=on_v), grouped=grouped)
+        return BothParts.of(self, replace(outcome, on_v=on_v))
 
     def cov_residual(self, beside: int) -> Spread:
         """Cov(R), R the residual of U on the first `beside` variates of V."""

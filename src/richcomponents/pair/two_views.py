@@ -56,6 +56,11 @@ class TwoViews:
     largest_rank: int
     lost: float
 
+    exchanged_ = False
+    """Whether the first view is the user's second."""
+    infers_T = False
+    """Whether every answer is a function of second moments and T, which was inferred: what effects and rows with gaps need."""
+
     # ---- what a solution knows
 
     @abstractmethod
@@ -161,7 +166,8 @@ class TwoViews:
     @property
     def columns(self) -> tuple[slice, slice]:
         """Where U and V stand in a table of both."""
-        return slice(0, self.d_u), slice(self.d_u, len(self.mean))
+        width, v = len(self.mean), len(self.cov_v)
+        return (slice(v, width), slice(0, v)) if self.exchanged_ else (slice(0, width - v), slice(width - v, width))
 
     def split(self, rows: Array) -> tuple[Array, Array]:
         """Columns of U and of V."""
@@ -198,7 +204,7 @@ class TwoViews:
             if key == own_v:
                 value = np.linalg.pinv(self.A) @ (mean_v - value)
             s2 = mean_u - value if key == own_u else value
-        return {own_u: mean_u - s2, shared: s2, own_v: mean_v - self.through_A(s2)}
+        return {own_u: mean_u - s2, shared: s2, own_v: mean_v - self.through_A(s2) if given else mean_v.copy()}
 
     def component(
         self, key: Key, names: Sequence[str], title: str, given: Mapping[Key, object] | None = None

@@ -287,7 +287,7 @@ class PairFit:
     def rank(self) -> int:
         return self.pair.rank
 
-    @property
+    @cached_property
     def gate(self) -> float:
         """0 to 1: whether any evidence tells T from T = 0."""
         return gate(self.strength)

@@ -209,7 +209,7 @@ class Findings:
             )
         verdict, covariates = (
             getattr(model, "verdict_", rca.verdict_),
-            tuple(own[i] for i in getattr(rca, "covariates_", ())),
+            tuple(own[i] for i in rca.fitted_.design.known),
         )
         found = cls(
             **common,
@@ -254,7 +254,7 @@ class Findings:
         truths: Any = [None] * len(model.exposures_) if truth is None else np.atleast_2d(truth)
         pairs = zip(model.answers(), truths, strict=True)
         answers = tuple(answer.named(*common["views"].values(), truth=effects) for answer, effects in pairs)
-        known = rca.covariates_[: len(rca.covariates_) - len(answers)]  # the exposures stand last
+        known = rca.fitted_.design.known[: -len(answers)]  # the exposures stand last
         return cls(
             **common,
             covariates=tuple(own[i] for i in known),

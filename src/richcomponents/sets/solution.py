@@ -173,6 +173,8 @@ class SetSolution:
     known: Known = field(default_factory=dict)
     misfit: Test | None = None
 
+    infers_T = False
+
     @property
     def system(self) -> SetSystem:
         return self.fitted.system
