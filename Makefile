@@ -11,8 +11,9 @@ CODE := src tests benchmarks reproduction examples torture docs
 demo: $(STAMP)
 	$(BIN)/rca demo
 
+# One thread of linear algebra a worker: two that share a core take twice as long.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 check: $(STAMP)
 	$(BIN)/ruff format --check $(CODE)
