@@ -147,7 +147,7 @@ def test_a_pilot_far_from_the_mean_costs_a_pass_not_digits(monkeypatch):
     X = data.X.copy()
     X[:2] += 1e5  # the first rows, about whose mean the second moments are taken
     reader = RowData(Rows(X), 20)
-    monkeypatch.setattr("richcomponents.moments.data.LEAF", 2)
+    monkeypatch.setattr("richcomponents.moments.accumulator.LEAF", 2)
     far = reader.moments(2)
     np.testing.assert_allclose(far.shift, X.mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(far.covariance(), np.cov(X.T), rtol=1e-10)
