@@ -5,21 +5,24 @@ standardised projections of s on these and r what is uncorrelated with them,
 
     G(s) = a(z) + B(z) r.
 
-a is replaced by a polynomial of total degree k + 1 and B by one of degree k, so that moments of order k + 1 suffice. Both are
-linear in values of G at nodes z_i (:mod:`.polynomials`), and so is the mean,
+a is replaced by a polynomial of total degree k + 1 and B by one of degree k, so that moments of order k + 1 suffice. Least
+squares under a standard Gaussian (a Hermite series) is linear in values of the function at certain nodes z_i: the coefficient
+of z^alpha is sum_i C_{alpha i} h(z_i). So are the means, E[h(z)] ~ sum_i (C'm)_i h(z_i) with m_alpha = E[z^alpha], and
 
     E[G] ~ sum_i m_i G(x_i) + sum_i (c_i / 2h) (G(x_i + h e_i) - G(x_i - h e_i)),
 
 x_i the points of the nodes, m_i and c_i e_i their moments: a rule of points with weights of both signs, and the gradient is
 that of theta -> sum w_j log L(theta; x_j) with the points held. What the user gives is one function of (theta, s); its
-derivative by theta is taken by differences or by jax.
+derivative by theta is taken by differences or by jax. Polynomials of several variables are sums of powers of single
+projections (v_j'z)^n, so that all moments are projected ones (:meth:`Component.projected_moments`): nothing of size d^n is
+formed.
 
-Under the Gaussian with the mean and covariance of s, that (a Hermite series) is the projection on polynomials of degree
-k + 1, whatever the directions: E[log L] itself is replaced by a function of theta whose gradient this is (E of log L under a
-Gram-Charlier series of s), and it is bounded where the likelihood is.
+Under the Gaussian with the mean and covariance of s, the series is the projection on polynomials of degree k + 1, whatever
+the directions: E[log L] itself is replaced by a function of theta whose gradient this is (E of log L under a Gram-Charlier
+series of s), and it is bounded where the likelihood is.
 
-The directions are found from d/ds d/du log L at a few directions u of theta: each spans the bends and a few directions more,
-which differ from u to u.
+The directions are those that d/ds d/du log L spans for each of a few directions u of theta: besides the bends each spans a few
+directions more, which differ from u to u.
 """
 
 from __future__ import annotations
@@ -27,23 +30,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
+from math import comb
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import hermite_e
+from scipy.special import factorial, ndtri
+from scipy.stats import qmc
+from sklearn.preprocessing import PolynomialFeatures
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import whitening
 from richcomponents.components import Component
-from richcomponents.learning.polynomials import (
-    exponents,
-    gaussian_points,
-    moments_along,
-    monomials,
-    most_variables,
-    series,
-)
+from richcomponents.components.component import check_order
 from richcomponents.learning.solvers import slopes
 
 LogLikelihood = Callable[[Array, Array], Any]
@@ -51,6 +52,12 @@ LogLikelihood = Callable[[Array, Array], Any]
 
 _STEP = np.finfo(float).eps ** (1 / 3)  # of differences by theta, relative to a parameter above one
 _MIXED = np.finfo(float).eps ** (1 / 5)  # of differences by theta and s
+
+MOST_TERMS = 1001
+"""Coefficients of a polynomial: degree four in ten variables."""
+
+
+# ---- means
 
 
 @dataclass(frozen=True)
@@ -63,21 +70,20 @@ class Differentiated:
     def values(self, theta: Array, x: Array) -> Array:
         """(m,), checked."""
         with self._precision():
-            found = np.asarray(self.function(theta, x), dtype=np.float64)
-        if found.shape != (len(x),):
+            values = np.asarray(self.function(theta, x), dtype=np.float64)
+        if values.shape != (len(x),):
             raise ValueError(
-                f"log_likelihood must give one number per sample: {len(x)} samples gave an array of shape {found.shape}"
+                f"log_likelihood must give one number per sample: {len(x)} samples gave an array of shape {values.shape}"
             )
-        return found
+        return values
 
     def gradient(self, theta: Array, x: Array, weights: Array) -> Array:
         """d/dtheta sum_i weights_i log L(theta; x_i), (p,)."""
-        if self.by_jax:
-            with self._precision():
-                jax = _jax()
-                found = jax.grad(lambda at: weights @ self.function(at, x))(jax.numpy.asarray(theta))
-            return np.asarray(found, dtype=np.float64)
-        return weights @ self.by_sample(theta, x)
+        if not self.by_jax:
+            return weights @ self.by_sample(theta, x)
+        with self._precision():
+            jax = _jax()
+            return np.asarray(jax.grad(lambda at: weights @ self.function(at, x))(jax.numpy.asarray(theta)), np.float64)
 
     def by_sample(self, theta: Array, x: Array) -> Array:
         """d/dtheta log L(theta; x_i), (m, p), by differences."""
@@ -116,38 +122,33 @@ class SampleMean:
 
 @dataclass(frozen=True)
 class Rule:
-    """E[f(s)] ~ weights @ f(points), f = log L at theta; E[grad] ~ by_theta @ grad f(around): (m,), (m, d), and (l,), (l,
-    d); directions (k, q) : in which the gradient is not linear, orthonormal in standardised coordinates."""
+    """E[grad log L] ~ weights @ grad log L(points), (m,) and (m, d); the first `nodes` of them alone give E[log L].
+
+    directions : (k, q), in which the gradient is not linear, orthonormal in standardised coordinates."""
 
     directions: Array
+    nodes: int
     points: Array
     weights: Array
-    around: Array
-    by_theta: Array
 
 
 @dataclass(frozen=True)
 class MomentMean:
-    """The mean over a component, by its moments.
-
-    degree : of B.
-    """
+    """The mean over a component, by its moments. degree : of B."""
 
     log_likelihood: Differentiated
     component: Component
     degree: int = 3
     _last: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    # ---- what is asked
-
     def value(self, theta: Array) -> float:
         rule = self.rule(theta)
-        return float(rule.weights @ self._finite(theta, rule.points))
+        return float(rule.weights[: rule.nodes] @ self._finite(theta, rule.points[: rule.nodes]))
 
     def gradient(self, theta: Array) -> Array:
         rule = self.rule(theta)
-        self._finite(theta, rule.around)
-        return self.log_likelihood.gradient(theta, rule.around, rule.by_theta)
+        self._finite(theta, rule.points)
+        return self.log_likelihood.gradient(theta, rule.points, rule.weights)
 
     def error(self, theta: Array) -> float:
         """Root mean square of what the polynomials miss of the gradient if s were Gaussian, over all parameters, but for what
@@ -155,8 +156,8 @@ class MomentMean:
         rule, degree = self.rule(theta), self.degree + 1
         Q, q = rule.directions, rule.directions.shape[1]
         z, weights = gaussian_points(q, degree, seed=1)
-        from_nodes = monomials(z, exponents(q, degree)) @ series(q, degree, degree)
-        fitted = from_nodes @ self.log_likelihood.by_sample(theta, rule.points)
+        from_nodes = monomials(z, degree) @ series(q, degree, degree)
+        fitted = from_nodes @ self.log_likelihood.by_sample(theta, rule.points[: rule.nodes])
         rests = np.random.default_rng(1).normal(size=(4 if q < len(Q) else 1, len(Q)))
         missed = 0.0
         for r in rests - rests @ Q @ Q.T:
@@ -164,11 +165,16 @@ class MomentMean:
             missed += float(np.sum(weights @ ((both[0] + both[1]) / 2 - fitted) ** 2)) / len(rests)
         return float(np.sqrt(missed))
 
-    def directions(self, theta: Array) -> Array:
-        """(k, q), orthonormal in standardised coordinates: those in which the gradient is not linear."""
-        return self.rule(theta).directions
-
-    # ---- how
+    def rule(self, theta: Array) -> Rule:
+        """At theta; the last one is kept while the directions stay."""
+        last, key = self._last.get("rule"), theta.tobytes()
+        if self._last.get("theta") != key:
+            Q = self._bent(theta)
+            if last is None or not np.array_equal(Q, last.directions):
+                self._last["rule"] = self._made_rule(Q)
+            self._last["theta"] = key
+        rule: Rule = self._last["rule"]
+        return rule
 
     @cached_property
     def _white(self) -> tuple[Array, Array]:
@@ -190,17 +196,6 @@ class MomentMean:
             )
         return values
 
-    def rule(self, theta: Array) -> Rule:
-        """At theta; the last one is kept while the directions stay."""
-        last, key = self._last.get("rule"), theta.tobytes()
-        if self._last.get("theta") != key:
-            Q = self._bent(theta)
-            if last is None or not np.array_equal(Q, last.directions):
-                self._last["rule"] = self._made_rule(Q)
-            self._last["theta"] = key
-        rule: Rule = self._last["rule"]
-        return rule
-
     def _bent(self, theta: Array) -> Array:
         """The directions: those in the span of d/ds d/du log L for each of a few directions u of theta."""
         k, rng = len(self._white[0]), np.random.default_rng(0)
@@ -210,25 +205,24 @@ class MomentMean:
         projectors, energy = [], np.zeros((k, k))
         for u in rng.normal(size=(3, len(theta))):
             step = _MIXED * max(1.0, float(np.abs(theta).max(initial=0.0))) * u / np.linalg.norm(u)
-            change = self._finite(theta + step, x) - self._finite(theta - step, x)
-            change = change.reshape(len(w), 2, k)
-            slopes = (change[:, 0] - change[:, 1]) / (4 * _MIXED * np.linalg.norm(step))  # d/dw d/du log L, (points, k)
-            _, sizes, rows = np.linalg.svd(slopes, full_matrices=False)
+            change = (self._finite(theta + step, x) - self._finite(theta - step, x)).reshape(len(w), 2, k)
+            bends = (change[:, 0] - change[:, 1]) / (4 * _MIXED * np.linalg.norm(step))  # d/dw d/du log L, (points, k)
+            _, sizes, rows = np.linalg.svd(bends, full_matrices=False)
             seen = rows[sizes > 1e-4 * max(float(sizes[0]), 1e-12)]  # the others are rounding
             projectors.append(seen.T @ seen)
-            energy += slopes.T @ slopes
+            energy += bends.T @ bends
         values, vectors = np.linalg.eigh(np.mean(projectors, axis=0))
-        found = vectors[:, values > 0.99]  # in all spans
-        limit = most_variables(self.degree + 1)
-        if found.shape[1] == 0:
+        common = vectors[:, values > 0.99]  # in all spans
+        limit = max(n for n in range(1, k + 1) if n == 1 or comb(n + self.degree + 1, n) <= MOST_TERMS)
+        if common.shape[1] == 0:
             return np.eye(k)[:, :1]
-        if found.shape[1] > limit:  # those that matter most; the others count as if the gradient were linear in them
-            found = found @ np.linalg.eigh(found.T @ energy @ found)[1][:, ::-1][:, :limit]
-        if found.shape[1] == k:
+        if common.shape[1] > limit:  # those that matter most; the others count as if the gradient were linear in them
+            common = common @ np.linalg.eigh(common.T @ energy @ common)[1][:, ::-1][:, :limit]
+        if common.shape[1] == k:
             return np.eye(k)
         # which basis of the span does not matter to Hermite series, but points scattered in it must not jump with theta
-        left, _, right = np.linalg.svd(found.T @ rng.normal(size=found.shape))
-        return np.asarray(found @ left @ right)
+        left, _, right = np.linalg.svd(common.T @ rng.normal(size=common.shape))
+        return np.asarray(common @ left @ right)
 
     def _made_rule(self, Q: Array) -> Rule:
         (white, _), degree, q = self._white, self.degree, Q.shape[1]
@@ -239,8 +233,77 @@ class MomentMean:
         size = np.linalg.norm(across, axis=1)
         at = gaussian_points(q, degree + 1)[0] @ Q.T
         kept, half = np.flatnonzero(size > 1e-14), 0.5  # standard deviations of a step across the directions
-        step = half * across[kept] / size[kept, None]
-        points = self._at(at)
-        around = np.vstack([points, self._at(at[kept] + step), self._at(at[kept] - step)])
-        slope = size[kept] / (2 * half)
-        return Rule(Q, points, level, around, np.concatenate([level, slope, -slope]))
+        step, slope = half * across[kept] / size[kept, None], size[kept] / (2 * half)
+        points = self._at(np.vstack([at, at[kept] + step, at[kept] - step]))
+        return Rule(Q, len(at), points, np.concatenate([level, slope, -slope]))
+
+
+# ---- polynomials
+
+
+def monomials(points: Array, degree: int) -> Array:
+    """(m, q): the monomials of points (m, k) up to a total degree, lowest first."""
+    return np.asarray(PolynomialFeatures(degree).fit_transform(points))
+
+
+@lru_cache(maxsize=64)
+def gaussian_points(variables: int, degree: int, seed: int = 0) -> tuple[Array, Array]:
+    """Points (m, k) and weights (m,) of means under a standard Gaussian, enough of them for polynomials of a total degree: a
+    product rule, exact for these and more, or, in many variables, scattered points of equal weight.
+
+    seed : of others, which a fit at the first ones may be looked at with.
+    """
+    each = min(int((4 * MOST_TERMS if seed else 1.3 * MOST_TERMS) ** (1 / variables)), 40 + seed)
+    if each < degree + 2:
+        count = 2 ** int(np.ceil(np.log2(4 * comb(variables + degree, degree))))
+        points = ndtri(qmc.Sobol(variables, rng=np.random.default_rng(seed)).random(count))
+        return points, np.full(count, 1 / count)
+    at, weights = hermite_e.hermegauss(each)
+    grid = np.stack(np.meshgrid(*[at] * variables, indexing="ij"), axis=-1).reshape(-1, variables)
+    product = np.prod(np.meshgrid(*[weights / weights.sum()] * variables, indexing="ij"), axis=0)
+    return grid, product.ravel()
+
+
+@lru_cache(maxsize=64)
+def series(variables: int, degree: int, most: int) -> Array:
+    """(q, m): values at the Gaussian points for a degree `most` -> coefficients of the monomials up to this degree of the
+    polynomial that is nearest under the Gaussian; exact for polynomials."""
+    points, weights = gaussian_points(variables, most)
+    root, basis = np.sqrt(weights)[:, None], monomials(points, degree)
+    orthonormal, to_monomials = np.linalg.qr(root * basis)
+    return np.asarray(np.linalg.solve(to_monomials, orthonormal.T * root.T))
+
+
+def check_degree(degree: int) -> None:
+    """Refuse a degree whose moments no component has."""
+    if isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or degree < 0:
+        raise ValueError(f"degree must be an integer, at least 0, got {degree!r}")
+    check_order(int(degree) + 1)
+
+
+@lru_cache(maxsize=64)
+def _powers_of_lines(variables: int, degree: int) -> tuple[Array, tuple[Array, ...]]:
+    """Directions v (J, k) and, for n = 0..degree, the matrices (monomials of degree n, J) that turn means of (v_j't)^n into
+    means of monomials: (v't)^n = sum_alpha (n! / alpha!) v^alpha t^alpha, inverted."""
+    more = max(comb(variables + degree - 1, degree) - variables, 0) if degree > 1 else 0
+    lines = np.vstack([np.eye(variables), np.random.default_rng(0).normal(size=(more, variables))])
+    lines /= np.linalg.norm(lines, axis=1, keepdims=True)
+    features = PolynomialFeatures(degree).fit(lines)
+    total = features.powers_.sum(axis=1)
+    times = factorial(total) / np.prod(factorial(features.powers_), axis=1)
+    every = features.transform(lines) * times
+    return lines, tuple(np.linalg.pinv(every[:, total == n], rcond=1e-13) for n in range(degree + 1))
+
+
+def moments_along(component: Component, maps: Array, degree: int) -> tuple[Array, Array]:
+    """E[t^alpha] (q1,) up to degree + 1 and E[x t^alpha] (q, d) up to the degree, of the centred part x = s - mean, t = maps'x.
+
+    maps : (d, k). Needs cumulants of order degree + 1.
+    """
+    lines, back = _powers_of_lines(maps.shape[1], degree + 1)
+    centred = component.centred()
+    moments = np.stack([centred.projected_moments(maps @ v, degree + 1) for v in lines])  # (J, degree + 1, d)
+    vectors = np.concatenate([back[n] @ moments[:, n] for n in range(degree + 1)])
+    along = np.einsum("jnd,jd->jn", moments, lines @ maps.T)  # E[(v't)^(n + 1)]
+    scalars = np.concatenate([[1.0], *(back[n + 1] @ along[:, n] for n in range(degree + 1))])
+    return scalars, vectors

@@ -9,18 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from richcomponents.algebra import Array
 from richcomponents.algebra.arrays import symmetric
 from richcomponents.components import Component
-from richcomponents.learning.expectation import Differentiated, LogLikelihood, MomentMean, SampleMean
-from richcomponents.learning.polynomials import check_degree
+from richcomponents.learning.expectation import Differentiated, LogLikelihood, MomentMean, SampleMean, check_degree
 from richcomponents.learning.solvers import minimise, slopes
 from richcomponents.storage import storable
-
-SMALL = 100
-"""Parameters up to which all curvatures, and standard errors, are computed."""
 
 
 @storable
@@ -142,20 +137,15 @@ def maximise(
     rng = np.random.default_rng(random_state)
     starts = [start, *(start + restart_scale * rng.normal(size=len(start)) for _ in range(n_restarts))]
     least = tol * max(float(np.linalg.norm(first)), 1e-12)
-    climbs = [
-        minimise(objective, begin, maxiter=max_iter, ftol=0.0, gtol=least / np.sqrt(len(start))) for begin in starts
-    ]
+    options = {"maxiter": max_iter, "ftol": 0.0, "gtol": least / np.sqrt(len(start))}
+    climbs = [minimise(objective, begin, **options) for begin in starts]
     reached = np.array([-objective(at)[0] for at in climbs])
     theta = climbs[int(np.nanargmax(reached))]
-    if len(theta) <= SMALL:
-        H = hessian(mean, theta) + np.diag(np.broadcast_to(ridge, len(theta)))
-        mu, largest = map(float, np.linalg.eigvalsh(H)[[0, -1]])
-        if mu > 0:  # a gradient still tells what the rounding of values hides from a line search
-            theta = min(
-                theta, theta - np.linalg.solve(H, slope(theta)), key=lambda at: float(np.linalg.norm(slope(at)))
-            )
-    else:
-        mu, largest = _extreme_curvatures(mean, ridge, theta)
+    H = hessian(mean, theta) + np.diag(np.broadcast_to(ridge, len(theta)))
+    mu, largest = map(float, np.linalg.eigvalsh(H)[[0, -1]])
+    if mu > 0:  # a gradient still tells what the rounding of values hides from a line search
+        nearer = theta - np.linalg.solve(H, slope(theta))
+        theta = min(theta, nearer, key=lambda at: float(np.linalg.norm(slope(at))))
     epsilon = mean.error(theta)
     bound = 8 * epsilon**2 / mu**2 if mu > 0 else np.inf
     converged = bool(np.linalg.norm(slope(theta)) <= least)
@@ -165,23 +155,3 @@ def maximise(
 def hessian(mean: MomentMean | SampleMean, theta: Array) -> Array:
     """H (p, p), minus the second derivative of the expected log-likelihood, by differences."""
     return symmetric(slopes(lambda at: -mean.gradient(at), theta))
-
-
-def sandwich(mean: SampleMean, theta: Array, H: Array) -> Array:
-    """The covariance (p, p) of the theta that maximises the mean over n samples, whether or not the model is true (Huber,
-    White): H^-1 G H^-1 / (n - p), G the mean square of the gradients of single samples; H : see :func:`hessian`."""
-    steps = np.linalg.solve(H, mean.log_likelihood.by_sample(theta, mean.samples).T)
-    n = len(mean.samples)
-    return np.asarray(steps @ steps.T / (n * (n - len(theta))))
-
-
-def _extreme_curvatures(mean: MomentMean | SampleMean, ridge: float | Array, theta: Array) -> tuple[float, float]:
-    """Smallest and largest curvature of the penalised objective at theta, by power iterations: for many parameters."""
-
-    def times(x: Array) -> Array:
-        x = x.ravel()
-        return np.asarray(ridge * x - slopes(lambda t: mean.gradient(theta + t * x), np.zeros(1))[0])
-
-    bend = LinearOperator((len(theta), len(theta)), matvec=times, dtype=np.float64)
-    smallest, largest = (eigsh(bend, 1, which=end, tol=0.01, return_eigenvectors=False)[0] for end in ("SA", "LA"))
-    return float(smallest), float(largest)
