@@ -314,33 +314,30 @@ def draws_of(component: Component, mixture: Mixture, covariance: Draws | None, *
     three and four are held in any case.
     """
     whole, source = MixtureCumulants.of(component), component.source
-    if covariance is not None:
-        whole = replace(whole, covariance=covariance.value)
+    left_out = [MixtureCumulants.without(component, [b], whole) for b in ([] if source is None else source.blocks)]
+    if covariance is None:
+        covariance = Draws.certain(whole.covariance, np.stack([target.covariance for target in left_out]))
+    whole = replace(whole, covariance=covariance.value)
     objective = MomentMatching(whole, len(mixture.weights), equal_weights=equal_weights)
     theta = objective.pack(mixture)
     H = symmetric(slopes(lambda at: objective(at)[1], theta, 1e-5))
-    inverse = np.linalg.pinv(
-        H, hermitian=True, rcond=1e-6
-    )  # shifts of all means, or of all log-weights, change nothing
+    inverse = np.linalg.pinv(H, hermitian=True, rcond=1e-6)  # shifts of all means, or all log-weights, change nothing
 
-    def near(target: MixtureCumulants) -> Array:
-        moved = MomentMatching(target, objective.k, equal_weights=equal_weights)(theta)[1] - objective(theta)[1]
-        means, weights, sigma2 = objective.unpack(theta - inverse @ moved)
+    def near(target: MixtureCumulants, covariance: Array) -> Array:
+        other = MomentMatching(replace(target, covariance=covariance), objective.k, equal_weights=equal_weights)
+        means, weights, sigma2 = objective.unpack(theta - inverse @ (other(theta)[1] - objective(theta)[1]))
         return np.concatenate([(means @ objective.colour.T).ravel(), weights, [sigma2]])
 
-    value, left_out = near(whole), [] if source is None else source.blocks
-    targets = [MixtureCumulants.without(component, [block], whole) for block in left_out]
-    if covariance is None:
-        return Draws.certain(value, np.stack([near(target) for target in targets] or [value, value]))
-    blocks = [near(replace(t, covariance=C)) for t, C in zip(targets, covariance.blocks, strict=True)]
-    drawn = [near(replace(whole, covariance=C)) for C in covariance.posterior]
-    return Draws(value, np.stack(blocks), np.stack(drawn), covariance.weight)
+    blocks = [near(target, C) for target, C in zip(left_out, covariance.blocks, strict=True)]
+    drawn = [near(whole, C) for C in covariance.posterior]
+    return Draws(near(whole, whole.covariance), np.stack(blocks), np.stack(drawn), covariance.weight)
 
 
 def protect(
     component: Component,
     simple: Mixture,
     mixture: Mixture,
+    end: Draws,
     draws: tuple[Draws, Draws, Array, float],
     *,
     equal_weights: bool = False,
@@ -348,15 +345,13 @@ def protect(
     """The mixture between those of the residual and of the component, labels matched, and the errors of its means, weights and
     sigma2, side by side (k d + k + 1,). Each of the three is an answer of its own; means count in units of the residual.
 
-    draws : safe and full ones of the covariance, changes of the mean, and the gate.
+    end : of `mixture`; draws : safe and full ones of the covariance, changes of the mean, and the gate.
     """
-    safe, full, _, gate = draws
+    safe, _, _, gate = draws
     order, white = match_centres(simple.means, mixture.means)[0], whitening(safe.value)[0]
     simple = replace(simple, means=simple.means[order], weights=simple.weights[order])
-    start = draws_of(
-        residual_of(component), simple, Draws.certain(safe.value, safe.blocks), equal_weights=equal_weights
-    )
-    end = draws_of(component, mixture, full, equal_weights=equal_weights)
+    certain = Draws.certain(safe.value, safe.blocks)
+    start = draws_of(residual_of(component), simple, certain, equal_weights=equal_weights)
 
     def in_white_units(means: Array) -> Array:
         return np.asarray(means.reshape(*means.shape[:-1], *mixture.means.shape) @ white.T)
