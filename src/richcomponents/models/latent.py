@@ -84,8 +84,8 @@ class ComponentGaussianMixture(_LatentLearner):
 
     Standard errors are those of one Newton step of the matched moments without each block; of a component of two views also for
     every draw of what is shared, and what was held back counts. Means count about the component's mean, which follows from the
-    RCA's rule only. Of a component alone, and of three or more views, A is held at its estimate: where the shared part is hardly
-    identified, errors are larger than these.
+    RCA's rule only. Of a component alone, and of three or more views, A is held at its estimate: where the shared part is
+    hardly identified, errors are larger than these.
 
     Parameters
     ----------
