@@ -12,16 +12,17 @@ from scipy.special import expit, log_ndtr
 import richcomponents as rc
 from richcomponents.algebra.arrays import whitening
 from richcomponents.components.component import CumulantSource
-from richcomponents.learning.expectation import (
+from richcomponents.learning.likelihood import (
     Differentiated,
     MomentMean,
     SampleMean,
+    fit_likelihood,
     gaussian_points,
+    maximise,
     moments_along,
     monomials,
     series,
 )
-from richcomponents.learning.likelihood import fit_likelihood, maximise
 from richcomponents.moments import Moments
 
 
@@ -143,7 +144,7 @@ def test_fewer_directions_than_there_are_show_in_the_error(monkeypatch):
 
     component = exact(SUPPORT)
     every = fit_likelihood(component, student, degree=5)
-    monkeypatch.setattr("richcomponents.learning.expectation.MOST_TERMS", 10)  # one direction
+    monkeypatch.setattr("richcomponents.learning.likelihood.MOST_TERMS", 10)  # one direction
     one = fit_likelihood(component, student, degree=5)
     assert one.epsilon > 1.3 * every.epsilon
     truth = maximise(SampleMean(Differentiated(student), SUPPORT), np.zeros(3), tol=1e-9).theta

@@ -28,7 +28,7 @@ from richcomponents.learning.ising import (
     unit_diagonal,
     with_ghost,
 )
-from richcomponents.learning.mixture import residual_of
+from richcomponents.learning.latent import residual_of
 from richcomponents.models.ising import ComponentIsing
 from richcomponents.paper.ising import fit_taylor
 

@@ -114,18 +114,19 @@ class LogisticLikelihood:
     def fit(self) -> tuple[Array, bool]:
         """The parameters (a, q) of largest likelihood, by deterministic steps, and whether they are those of the bound: the
         likelihood of the paper's polynomial has no maximum, so they are confined, which is warned of where it binds."""
-        found, step = np.zeros(len(self.with_y)), 2.0  # the lemma's 1 / (2 H), H = 1/4
-        slope = first = self.gradient(found)
+        at, step = np.zeros(len(self.with_y)), 2.0  # the lemma's 1 / (2 H), H = 1/4
+        slope = self.gradient(at)
+        least = 1e-6 * np.linalg.norm(slope)
         for _ in range(2000):
-            nearer = self.confine(found + step * slope)
+            nearer = self.confine(at + step * slope)
             steeper = self.gradient(nearer)
             if not np.linalg.norm(steeper) <= 1.5 * np.linalg.norm(slope):  # or no number: too long a step
                 step /= 2
                 continue
-            moved, found, slope = float(np.linalg.norm(nearer - found)), nearer, steeper
-            if moved <= 1e-6 * step * np.linalg.norm(first):
+            moved, at, slope = float(np.linalg.norm(nearer - at)), nearer, steeper
+            if moved <= step * least:
                 break
-        larger = found * (1 + 1e-6)
+        larger = at * (1 + 1e-6)
         bound = not np.array_equal(self.confine(larger), larger)
         if bound:
             warn_user(
@@ -134,4 +135,4 @@ class LogisticLikelihood:
                 "approximation='auto'",
                 SpecificationWarning,
             )
-        return found, bound
+        return at, bound

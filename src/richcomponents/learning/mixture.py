@@ -7,7 +7,7 @@ S = c_j + sqrt(sigma2) N(0, I) with probability w_j, j = 1..k, has the mean m = 
     k4  = sum_j w_j c_j^(x4) - (the three pairings of B (x) B).
 
 The noise enters the covariance only. Cumulants do not know m; everything here is about the centred means, and the mean
-is added at the end. A start comes from B and k3 by lifting (`tensors`), exact for d centres in d dimensions and without m. It
+is added at the end. A start comes from B and k3 by lifting (`latent`), exact for d centres in d dimensions and without m. It
 divides by small eigenvalues of B, so cumulants of orders two to four are matched from there (:class:`MomentMatching`), which
 is far less noisy.
 """
@@ -25,11 +25,10 @@ from scipy.special import log_softmax, softmax
 from richcomponents.algebra import Array, IntArray, multilinear
 from richcomponents.algebra.arrays import power, symmetric, whitening
 from richcomponents.components import Component, CumulantSource
-from richcomponents.components.component import Term, Terms, expand
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.inference.draws import Draws, Metric, Shrunk, shrink
+from richcomponents.learning.latent import latent_classes, residual_of
 from richcomponents.learning.solvers import minimise, slopes
-from richcomponents.learning.tensors import latent_classes
 
 _FOLDS = 5  # of cross-validation; fewer than ten samples in one say nothing about cumulants of order three
 
@@ -88,22 +87,6 @@ class MixtureCumulants:
         return cls(positive_part(less.covariance), less.cumulant(3), fourth, whole.scale, float(rest.n))
 
 
-def residual_of(component: Component) -> Component:
-    """The least noisy variable that the component's cumulants are read from, as a component: the residual of U on V for S1.
-
-    It is the last slot of the first alternative. Its covariance is that of the component plus noise, so it tells which
-    directions are estimated well; the component's own covariance would take its noise for signal.
-    """
-    if component.source is None:
-        return component
-    _, slots = expand(component.terms.alternatives[0], 3)[0]
-    covariance = symmetric(component.source.covariance(slots[-1]))
-    if not np.trace(covariance) > 0:
-        return component
-    terms = Terms(((Term(1.0, (), slots[-1]),),), slots[-1])
-    return Component(component.name, component.feature_names, component.mean, covariance, component.source, terms)
-
-
 def positive_part(covariance: Array) -> Array:
     """The nearest positive semi-definite matrix, in units in which the columns have variance one."""
     scale = np.sqrt(np.abs(np.diag(covariance)))
@@ -147,7 +130,7 @@ def noise_variance(covariance: Array, k: int) -> float:
 
 
 def tensor_start(target: MixtureCumulants, k: int, rng: np.random.Generator, n_init: int = 10) -> list[Mixture]:
-    """Mixtures read off the decompositions of the lifted tensor (`tensors`)."""
+    """Mixtures read off the decompositions of the lifted tensor (`latent`)."""
     sigma2 = noise_variance(target.covariance, k)
     if k == 1:
         return [Mixture(np.zeros((1, target.d)), np.ones(1), sigma2)]

@@ -24,7 +24,7 @@ from richcomponents.learning.ising import (
     second_moments,
     with_ghost,
 )
-from richcomponents.learning.mixture import residual_of
+from richcomponents.learning.latent import residual_of
 from richcomponents.models.base import AloneLearner
 from richcomponents.moments.data import Data
 from richcomponents.paper.ising import fit_taylor

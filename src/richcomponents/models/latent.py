@@ -14,8 +14,7 @@ from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.errors import DataError
-from richcomponents.learning.hmm import ChainMoments, fit_chain
-from richcomponents.learning.lda import fit_topics
+from richcomponents.learning.latent import ChainMoments, fit_chain, fit_topics, residual_of
 from richcomponents.learning.mixture import (
     Mixture,
     MixtureCumulants,
@@ -25,7 +24,6 @@ from richcomponents.learning.mixture import (
     match_centres,
     posterior,
     protect,
-    residual_of,
 )
 from richcomponents.models.base import AloneLearner
 from richcomponents.moments.data import Data
@@ -286,7 +284,7 @@ class ComponentHMM(_LatentLearner):
 
     Examples
     --------
-    >>> from richcomponents.learning.hmm import stationary
+    >>> from richcomponents.learning.latent import stationary
     >>> rng = np.random.default_rng(0)
     >>> T = np.array([[0.8, 0.2], [0.3, 0.7]])
     >>> states = [rng.choice(2, p=stationary(T), size=20_000)]

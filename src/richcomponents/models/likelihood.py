@@ -16,8 +16,15 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.inference.draws import Draws, shrink
-from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean, check_degree
-from richcomponents.learning.likelihood import LikelihoodFit, hessian, maximise
+from richcomponents.learning.likelihood import (
+    Differentiated,
+    LikelihoodFit,
+    MomentMean,
+    SampleMean,
+    checked_start,
+    hessian,
+    maximise,
+)
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column
@@ -193,14 +200,9 @@ class ComponentLikelihood(OutcomeLearner):
             raise ValueError("log_likelihood must be a function (theta, s) -> (m,), or (theta, s, y) for fit(X, y)")
         if self.start is None:
             raise ValueError("start= says where to begin and how many parameters there are: give an array (p,)")
-        start = np.array(self.start, dtype=np.float64)
-        if start.ndim != 1 or not np.isfinite(start).all():
-            raise ValueError(f"start must be a vector of finite numbers, got shape {start.shape}")
-        if self.gradient not in ("differences", "jax"):
-            raise ValueError(f"gradient must be 'differences' or 'jax', got {self.gradient!r}")
+        start = checked_start(self.start, self.degree, self.gradient)
         if self.names is not None and len(self.names) != len(start):
             raise ValueError(f"names= has {len(self.names)} names for {len(start)} parameters")
-        check_degree(self.degree)
         return start
 
     def _function(self, y: Array | None) -> Differentiated:
