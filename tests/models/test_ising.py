@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 from reproduction.descents import composite_likelihood, exact_ising
+from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
 from richcomponents import ContrastiveRCA, baselines
@@ -233,6 +234,7 @@ def test_joint_fit_recovers_fields():
     J, b = couplings(edges, 3, 0.4), np.linspace(-0.5, 0.5, d)
     theta = np.concatenate([J, b])
     model, W = Elimination(d + 1, with_ghost(d, edges)), np.random.default_rng(1).normal(size=(d, d))
+    W = block_diag(W, 1.0)
     C = model.correlations(theta)
     m = C[:d, d]
     np.testing.assert_allclose(second_moments(C[:d, :d] - np.outer(m, m), m), C, atol=1e-12)

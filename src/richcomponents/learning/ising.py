@@ -363,8 +363,8 @@ NEWTON_EDGES = 1500
 class Target:
     """What a fit of theta compares, of the states of a model and of a component.
 
-    white : (k, d), coordinates in which all entries of the covariance (and of the mean, where the model's last node is a ghost)
-    have errors of the same size; None: pair moments on the edges, maximum likelihood.
+    white : (k, d), coordinates in which all entries of E[s s'], a ghost's last, have errors of the same size; None: pair
+    moments on the edges, maximum likelihood.
     """
 
     model: Elimination | Gibbs
@@ -375,28 +375,17 @@ class Target:
         """(..., entries), of E[s s'], the ghost included."""
         if self.white is None:
             return np.asarray(unit_diagonal(second)[(..., *self.model.edges.T)])
-        d = self.white.shape[1]
-        mean = second[..., :d, d:]  # none without a ghost
-        white = self.white @ (second[..., :d, :d] - mean @ mean.mT) @ self.white.T
-        return self._stacked(white, (self.white @ mean)[..., 0] if mean.size else None)
-
-    def _stacked(self, white: Array, mean: Array | None) -> Array:
-        """The lower triangle of (..., k, k), and (..., k); entries of the diagonal are twice as noisy."""
-        rows, columns = np.tril_indices(white.shape[-1])
-        entries = white[..., rows, columns] * np.where(rows == columns, 0.5**0.5, 1.0)
-        return entries if mean is None else np.concatenate([entries, mean], axis=-1)
+        return _entries(self.white @ second @ self.white.T)
 
     def jacobian(self, theta: Array) -> Array:
         """Its derivative by theta, (entries, m): covariances of products of two spins."""
         model, W = self.model, self.white
         if W is None:
             return model.covariances(theta, model.edges)
-        (rows, columns), d = np.tril_indices(model.n_nodes, -1), W.shape[1]
+        rows, columns = np.tril_indices(model.n_nodes, -1)
         slope = np.zeros((len(theta), model.n_nodes, model.n_nodes))
         slope[:, rows, columns] = slope[:, columns, rows] = model.covariances(theta, np.stack([rows, columns], 1)).T
-        moved, mean = slope[:, :d, d:], model.correlations(theta)[:d, d:]
-        white = W @ (slope[:, :d, :d] - moved @ mean.T - mean @ moved.mT) @ W.T
-        return self._stacked(white, (W @ moved)[..., 0] if mean.size else None).T
+        return _entries(W @ slope @ W.T).T
 
     def step(self, jacobian: Array, change: Array, back: Array | float = 0.0, least: float = 0.0) -> Array:
         """How the solution moves (..., m), to first order, when what is compared moves (..., entries); back : the slope of the
@@ -454,6 +443,12 @@ class Target:
             if k >= rounds // 2:
                 total += theta
         return np.asarray(total / (rounds - rounds // 2))
+
+
+def _entries(white: Array) -> Array:
+    """The lower triangle of (..., k, k); entries of the diagonal are twice as noisy."""
+    rows, columns = np.tril_indices(white.shape[-1])
+    return np.asarray(white[..., rows, columns] * np.where(rows == columns, 0.5**0.5, 1.0))
 
 
 def bounded_minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) -> Array:

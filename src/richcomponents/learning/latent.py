@@ -289,18 +289,14 @@ def fit_chain(moments: ChainMoments, k: int, rng: np.random.Generator, n_init: i
         )
     starts = chain_starts(moments, k, rng, n_init)
     best = min((match_chain(moments, start) for start in starts), key=lambda chain: chain.left)
-    order = np.argsort(-best.weights, kind="stable")
-    return Chain(
-        (best.means @ moments.back)[order], best.weights[order], best.transition[np.ix_(order, order)], best.left
-    )
+    order, means = np.argsort(-best.weights, kind="stable"), best.means @ moments.back
+    return Chain(means[order], best.weights[order], best.transition[np.ix_(order, order)], best.left)
 
 
 # ---- topics
 
 
-_NONE = np.sqrt(
-    np.finfo(float).eps
-)  # pairs and triples of words in this share of those allowed by lengths are rounding
+_NONE = np.finfo(float).eps ** 0.5  # pairs and triples of words in this share of those that lengths allow are rounding
 
 
 @dataclass(frozen=True)

@@ -120,23 +120,10 @@ def match_centres(found: Array, truth: Array) -> tuple[IntArray, float]:
     return columns.astype(np.int64), float(cost[rows, columns].mean())
 
 
-# ---- a start: lifting
-
-
 def noise_variance(covariance: Array, k: int) -> float:
     """sigma2: k centred means span k - 1 directions; in the other d - k + 1 there is noise only, and it is their mean."""
     lowest = np.linalg.eigvalsh(covariance)[: len(covariance) - k + 1]
     return float(max(lowest.mean(), 0.0))
-
-
-def tensor_start(target: MixtureCumulants, k: int, rng: np.random.Generator, n_init: int = 10) -> list[Mixture]:
-    """Mixtures read off the decompositions of the lifted tensor (`latent`)."""
-    sigma2 = noise_variance(target.covariance, k)
-    if k == 1:
-        return [Mixture(np.zeros((1, target.d)), np.ones(1), sigma2)]
-    between = target.covariance - sigma2 * np.eye(target.d)
-    classes = latent_classes(between, lambda W: multilinear(target.third, W, W, W), k, rng, centred=True, n_init=n_init)
-    return [Mixture(one.vectors, one.weights, sigma2) for one in classes]
 
 
 # ---- matching cumulants
@@ -223,31 +210,41 @@ class MomentMatching:
         return float(value), gradient
 
 
-def match_cumulants(target: MixtureCumulants, start: Mixture, *, equal_weights: bool = False) -> Mixture:
-    """Moment matching from a start, by L-BFGS."""
-    objective = MomentMatching(target, len(start.weights), equal_weights=equal_weights)
-    return objective.mixture(minimise(objective, objective.pack(start), maxiter=500, maxcor=20, ftol=1e-12, gtol=1e-9))
-
-
 def fit_mixture(
     target: MixtureCumulants, k: int, rng: np.random.Generator, *, equal_weights: bool = False, n_init: int = 10
 ) -> Mixture:
-    """The start whose refinement leaves the smallest objective; k <= d.
+    """Moment matching, by L-BFGS, from the decompositions of the lifted tensor: the one that leaves the least; k <= d.
 
     Free weights are also tried from the solution with equal weights: at small n a light component of the start may run
     into a local minimum, two components merged.
     """
-    if not 1 <= k <= target.d:
+    d = target.d
+    if not 1 <= k <= d:
         raise DataError(
-            f"{k} components in {target.d} dimensions: third-order cumulants determine at most as many components as "
-            f"dimensions. Ask for n_components <= {target.d}, or add columns to the view"
+            f"{k} components in {d} dimensions: third-order cumulants determine at most as many components as "
+            f"dimensions. Ask for n_components <= {d}, or add columns to the view"
         )
-    starts = tensor_start(target, k, rng, n_init)
-    refined = [match_cumulants(target, start, equal_weights=equal_weights) for start in starts]
+    sigma2 = noise_variance(target.covariance, k)
+    starts = [Mixture(np.zeros((1, d)), np.ones(1), sigma2)]
+    if k > 1:
+        between = target.covariance - sigma2 * np.eye(d)
+        classes = latent_classes(
+            between, lambda W: multilinear(target.third, W, W, W), k, rng, centred=True, n_init=n_init
+        )
+        starts = [Mixture(one.vectors, one.weights, sigma2) for one in classes]
+
+    def matched(start: Mixture, equal: bool) -> Mixture:
+        objective = MomentMatching(target, k, equal_weights=equal)
+        end = minimise(objective, objective.pack(start), maxiter=500, maxcor=20, ftol=1e-12, gtol=1e-9)
+        return objective.mixture(end)
+
+    def least(mixtures: list[Mixture]) -> Mixture:
+        return min(mixtures, key=lambda mixture: mixture.objective)
+
+    refined = [matched(start, equal_weights) for start in starts]
     if not equal_weights and k > 1:
-        even = [match_cumulants(target, start, equal_weights=True) for start in starts]
-        refined.append(match_cumulants(target, min(even, key=lambda mixture: mixture.objective)))
-    return min(refined, key=lambda mixture: mixture.objective)
+        refined.append(matched(least([matched(start, True) for start in starts]), False))
+    return least(refined)
 
 
 # ---- what blocks of samples say
