@@ -172,7 +172,7 @@ class AloneLearner(ComponentLearner):
 
     on_rows = False
     """Whether cumulants that were not kept are read off the rows."""
-    _error: tuple[Array, int] | None = None
+    _error: tuple[Array, int] | None
     """Standard errors of all parameters that came with the fit, and their degrees of freedom."""
 
     def fit(self, X: object, y: object = None, groups: object = None) -> Self:

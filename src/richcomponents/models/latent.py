@@ -170,9 +170,9 @@ class ComponentGaussianMixture(_LatentLearner):
             k, self.criterion_ = choose_components(component, rng, equal_weights=equal, n_init=min(self.n_init, 5))
         target, blocks = MixtureCumulants.of(component), [] if component.source is None else component.source.blocks
         moved = self.method == "auto" and k > 1 and len(blocks) > 1
-        draws = (
-            self.rca_.fitted_.moment_draws(self.component, of_mean=False) if moved and self.rca_ is not None else None
-        )
+        draws = None
+        if moved and self.rca_ is not None:
+            draws = self.rca_.fitted_.moment_draws(self.component, of_mean=False)
         if draws is not None:
             target = replace(target, covariance=draws[1].value)
         fit: Callable[[MixtureCumulants], Mixture] = partial(
@@ -313,6 +313,7 @@ class ComponentHMM(_LatentLearner):
         chain = fit_chain(ChainMoments.of(component), int(self.n_states), rng, int(self.n_init))
         self.means_ = chain.means + component.mean.reshape(3, -1).mean(axis=0)
         self.weights_, self.transition_, self.objective_ = chain.weights, chain.transition, chain.left
+        self._error = None
 
     def _columns(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Of one observation: those of the first."""
@@ -386,7 +387,7 @@ class ComponentLDA(_LatentLearner):
     def _learn(self, component: Component, data: Data | None) -> None:
         rng = np.random.default_rng(self.random_state)
         topics = fit_topics(component, int(self.n_topics), float(self.concentration), rng, int(self.n_init))
-        self.topics_, self.concentrations_ = topics.words, topics.concentrations
+        self.topics_, self.concentrations_, self._error = topics.words, topics.concentrations, None
 
     def _in_order(self, order: IntArray) -> list[tuple[str, Array]]:
         return [("topic", self.topics_[order]), ("concentration", self.concentrations_[order])]
