@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.linalg import block_diag
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import whitening
@@ -168,7 +167,10 @@ class ComponentIsing(AloneLearner):
         """What is fitted on this graph, the ghost that carries the fields included."""
         d = len(self.component_.mean)
         if self.fields:
-            d, edges, white = d + 1, with_ghost(d, edges), None if white is None else block_diag(white, 1.0)
+            d, edges = d + 1, with_ghost(d, edges)
+            if white is not None:  # W s - W m times the ghost: about the means that were measured, errors are even, too
+                centred = np.column_stack([white, -white @ self.component_.mean])
+                white = np.vstack([centred, np.eye(d)[-1]])
         return Target(moment_model(d, edges, seed=self.random_state), white, ridge)
 
     def _second(self, covariance: Array, moved: Array | float = 0.0) -> Array:
