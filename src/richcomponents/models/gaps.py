@@ -9,10 +9,10 @@ import numpy as np
 
 from richcomponents.algebra import IntArray, Truth
 from richcomponents.data.cells import is_gap
+from richcomponents.data.design import Design
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import Kept
 from richcomponents.errors import DataError, MissingValueWarning, constants_told_later, warn_user
-from richcomponents.models.design import Design
 from richcomponents.moments import Moments
 
 WAYS = ("error", "drop", "available")

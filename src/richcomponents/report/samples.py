@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.models.design import is_column, labels_in
+from richcomponents.data.design import is_column, labels_in
 from richcomponents.models.estimator import used_rows
 from richcomponents.notebook import Table
 
