@@ -25,6 +25,7 @@ from richcomponents.components.component import Component
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.align import in_order_of, named_views
+from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, is_dask, is_path
 from richcomponents.data.sources.memory import TablesSource
@@ -42,7 +43,6 @@ from richcomponents.errors import (
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.outcome import Outcome
-from richcomponents.models.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table, transaction, under_labels, used_rows
 from richcomponents.models.fitted import WIDE, Fitted, inflated, stretch
 from richcomponents.models.gaps import WAYS, complete_rows, read_once, say_dropped, taken, there, without_gaps
