@@ -25,7 +25,7 @@ from richcomponents.notebook import Table, Tabular
 from richcomponents.pair.diagnostics import ADVICE, Diagnostics
 from richcomponents.pair.outcomes import CONTRADICTED
 from richcomponents.report.samples import MOST_VALUES, Samples, look_at
-from richcomponents.text import as_sentence, counted, in_line, listed
+from richcomponents.text import as_sentence, in_line, listed
 
 _MOST_LIMITS = 2500  # entries of A whose limits are asked for
 _OF_ESTIMATE = ("standard error", "low", "high", "p", "odds ratio", "odds low", "odds high")
@@ -291,33 +291,6 @@ class Findings:
         if self.outcome is not None and self.diagnostics is not None and self.verdict != self.diagnostics.verdict:
             said = [f"Without {self.outcome.name}: {one}" for one in said]  # it is the outcome that contradicts
         return list(dict.fromkeys([*said, *self.steps]))
-
-    def question(self) -> str:
-        """What was asked, in one sentence."""
-        tests = {next(iter(self.views)): one.effects.names for one in self.effects}  # instruments stand behind them
-        columns = {view: counted(names, "column") for view, names in {**self.views, **tests}.items()}
-        u, v, *_ = (
-            f"the {count} of {view if view == letter else f'{view} ({letter})'}"
-            for letter, (view, count) in zip("UV", columns.items(), strict=False)
-        )
-        if self.effects:
-            does, it = ("Does", "it") if len(self.effects) == 1 else ("Do", "them")
-            asked = (
-                f"{does} {listed([one.exposure for one in self.effects])} change {u}, when something that nobody measured may "
-                f"go with {it} and disturb them? Negative controls: {v}. "
-            )
-        elif self.diagnostics is None:
-            parts = [f"{view} ({count})" for view, count in columns.items()]
-            asked = f"Which hidden parts do {listed(parts)} have in common, and what is their own? "
-        else:
-            asked = f"What is specific to {u}, once what they share with {v} is removed? "
-        asked += f"{self.n} samples"
-        if self.covariates:
-            asked += f"; removed first: {', '.join(self.covariates)}"
-        if self.outcome is not None:
-            against = "" if self.outcome.contrast is None else f", {self.outcome.contrast}"
-            asked += f"; outcome: {self.outcome.name}{against}"
-        return asked + "."
 
     # ---- tables
 

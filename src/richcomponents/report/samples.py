@@ -78,21 +78,16 @@ class Samples:
         few = len(self.columns) <= _SHOWN
         return Table(row for row in self.columns if few or row["remark"] or row["missing"])
 
-    def words(self) -> str:
-        """How many rows, what is missing, which columns are constant or repeated."""
-        rows, n = self.columns, len(next(iter(self.views.values())))
-        lost = [(float(str(row["missing"])), str(row["column"])) for row in rows if row["missing"]]
-        share, name = max(lost, default=(0.0, ""))
-        missing = "No value is missing." if not lost else f"{name} misses {share:.1%} of its values."
-        if len(lost) > 1:
-            missing = f"{len(lost)} columns miss values, most of all {name} ({share:.1%})."
-        remarks = [f"{row['column']} ({row['view']}): {row['remark']}" for row in rows if row["remark"]]
-        look = f"Look at {'; '.join(remarks[:5])}{' ...' if len(remarks) > 5 else ''}."
-        said = [f"The first {n} of {self.of} rows." if n < self.of else f"{n} rows.", missing]
-        said.append(look if remarks else "No column is constant or repeated.")
-        if len(self.listed) < len(rows):
-            said.append(f"{len(rows) - len(self.listed)} columns about which nothing is to be said are left out.")
-        return " ".join(said)
+    @property
+    def coloured(self) -> list[tuple[str, Array | None]]:
+        """By what samples in the picture are coloured, at most two: name and values; nothing where none are drawn."""
+        colours = [(name, values[self.drawn]) for name, values in [*self.known.items()][:2]]
+        return [*colours] or [("", None)] if len(self.drawn) else []
+
+    def with_values(self, view: str) -> tuple[list[str], Array]:
+        """Columns of a view that hold any, (n, k): names and values."""
+        some = np.flatnonzero(np.isfinite(self.views[view]).any(axis=0))
+        return [self.names[view][i] for i in some], self.views[view][:, some]
 
 
 def _described(x: Array) -> dict[str, Array]:
