@@ -34,7 +34,7 @@ def test_constant_repeated_and_missing_columns_are_told(tmp_path):
 
 
 def test_a_repeated_column_is_named():
-    from richcomponents.report.samples import Samples
+    from richcomponents.report.findings import Samples
 
     x = np.random.default_rng(0).normal(size=(50, 2))
     seen = Samples({"u": x, "v": x[:, 1:]}, {"u": ("a", "b"), "v": ("c",)}, {}, None, None, 50)
