@@ -34,7 +34,6 @@ from richcomponents.moments.available import Available, Fill, Gaps, drawn_blocks
 from richcomponents.moments.data import (
     AffineMap,
     Data,
-    Inflated,
     Partial,
     RowData,
     RowUnits,
@@ -497,7 +496,7 @@ class Fitted:
 
 
 def stretch(partial: Partial, lost: float) -> float:
-    """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
+    """Of residuals, for the rows' worth of freedom that covariates took (see Partial.residuals)."""
     if partial.n - lost < 2:
         raise DataError(
             f"{partial.rank} covariates leave nothing of {partial.n} rows (of fewer, where groups or weights make them "
@@ -506,9 +505,9 @@ def stretch(partial: Partial, lost: float) -> float:
     return float((partial.n / (partial.n - lost)) ** 0.5)
 
 
-def inflated(partial: Partial, lost: float) -> Inflated:
+def inflated(known: Partial, lost: float) -> Callable[[Array], Array]:
     """The map of rows to their residuals, stretched."""
-    return Inflated(partial, stretch(partial, lost))
+    return partial(known.residuals, factor=stretch(known, lost))
 
 
 def _beside_outcome(classes: HiddenClasses, rows: Array) -> Array:
