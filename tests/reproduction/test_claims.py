@@ -168,7 +168,12 @@ def test_the_floor_is_the_same_learner_on_true_samples():
     rows = [r for name in "hij" for r in panel_rows(name, lambda x, m: GOOD[m] if "true" in m else 2.2)]
     rows = [{**r, "value": r["value"] / (1.2 if r["method"] in ("naive", "cca") else 1.0)} for r in rows]
     weak = claim_verdicts(claims(rows)["At close to 0, most of the sig"])
-    assert weak == {"paper_known": "holds", "paper": "holds", "known": "12 of 18", "rca": "12 of 18"}  # naive and CCA do
+    assert weak == {
+        "paper_known": "holds",
+        "paper": "holds",
+        "known": "12 of 18",
+        "rca": "12 of 18",
+    }  # naive and CCA do
 
 
 def test_a_higher_degree_is_judged_by_pairs():
