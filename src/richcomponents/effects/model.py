@@ -22,8 +22,16 @@ from richcomponents.models import RCA, ContrastiveRCA
 from richcomponents.models.design import Design, including_views, names_columns
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
-from richcomponents.models.gaps import complete_rows, read_once, say_dropped, taken, without_gaps
-from richcomponents.models.rca import fit_rca, laid_out, present
+from richcomponents.models.rca import fit_rca
+from richcomponents.models.sample import (
+    complete_rows,
+    laid_out,
+    present,
+    read_once,
+    say_dropped,
+    taken,
+    without_gaps,
+)
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import Data, RowData, equivalent_rows, groups_of_copies

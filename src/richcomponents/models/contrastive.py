@@ -14,8 +14,8 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
 from richcomponents.models.estimator import used_rows
-from richcomponents.models.fitted import Fitted, stretch
-from richcomponents.models.rca import ComponentAnalysis, check_interval, searched
+from richcomponents.models.fitted import Fitted
+from richcomponents.models.rca import ComponentAnalysis, check_interval, searched, stretch
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank

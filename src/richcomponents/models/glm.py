@@ -27,7 +27,8 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.design import is_column, labels_in
 from richcomponents.models.estimator import used_rows
-from richcomponents.models.rca import ComponentAnalysis, fit_rca, present
+from richcomponents.models.rca import ComponentAnalysis, fit_rca
+from richcomponents.models.sample import present
 from richcomponents.moments import Moments
 from richcomponents.text import in_line
 
