@@ -30,10 +30,10 @@ from sklearn.base import clone
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.design import is_column, labels_in
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError
 from richcomponents.learning.coefficients import simple_map
-from richcomponents.models.design import is_column, labels_in
 from richcomponents.models.rca import read_views
 from richcomponents.pair.canonical import canonical
 

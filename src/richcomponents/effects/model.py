@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from richcomponents.components.wide import Factored
+from richcomponents.data.design import Design, including_views, names_columns
 from richcomponents.data.rows import Rows
 from richcomponents.effects.answer import MEANINGS, ExposureAnswer
 from richcomponents.effects.checks import tested
@@ -19,7 +20,6 @@ from richcomponents.effects.moments import Coordinates, second_moments, unexplai
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models import RCA, ContrastiveRCA
-from richcomponents.models.design import Design, including_views, names_columns
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
 from richcomponents.models.rca import fit_rca

@@ -189,7 +189,7 @@ def best(evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], star
         return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
 
     s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
-    options = {"maxiter": 500, "ftol": 1e-11, "gtol": 1e-4}  # in standard deviations of the prior
+    options = {"maxiter": 500, "ftol": 0.0, "gtol": 1e-7}  # in standard deviations of the prior
     return at(optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(s.shape))
 
 

@@ -342,14 +342,16 @@ class ContrastiveRCA(ComponentAnalysis):
         if verdict == "nothing shared":
             return f"No part shared with the controls was found: {view} is taken as it is."
         least = f"At least {share:.0%} of the variance of {view} is shared (average over its columns)."
+        explains = f"The shared part explains {share:.0%} of {view} (average over its columns)."
         if verdict == "not identified":
             return (
                 f"{least} How much more cannot be told from these data: the results equal those of adjusting for the "
                 "controls."
             )
         if verdict == "contradicted":
-            return f"{least} A test contradicts the model: do not rely on more than adjusting for the controls."
-        return f"The shared part explains {share:.0%} of {view} (average over its columns). {_SURE[verdict]}"
+            seen = explains if self.verdict_ in ("strong", "weak") else least  # else it is residualised
+            return f"{seen} A test contradicts the model: do not rely on more than adjusting for the controls."
+        return f"{explains} {_SURE[verdict]}"
 
     def next_steps(self) -> list[str]:
         """What would help, in numbers of samples and of controls."""

@@ -20,7 +20,6 @@ from richcomponents.data.sources.base import ArraySource, Source, is_path
 from richcomponents.data.sources.memory import FrameSource, TablesSource
 from richcomponents.data.table import are_tables, check_labels, is_annotated
 from richcomponents.errors import DataError, not_again
-from richcomponents.moments import Moments
 from richcomponents.notebook import folded, shown
 from richcomponents.storage import Storable
 
@@ -87,7 +86,6 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
     def _open(self, X: object, *, reset: bool, at_least: int = 1) -> Rows:
         """The rows of a table, wherever it is. Its columns become those of the fit (reset); or they are compared with these,
         where they are not found by their names."""
-        refuse_state(X)
         plain = not (isinstance(X, (Rows, Source)) or is_path(X) or are_tables(X) or is_annotated(X))
         if plain:
             check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
@@ -143,12 +141,6 @@ def under_labels(model: Any, values: Any, samples: tuple[object, ...] | None) ->
     import pandas
 
     return pandas.DataFrame(values, index=pandas.Index(samples), columns=model.get_feature_names_out())
-
-
-def refuse_state(X: object) -> None:
-    """Where rows are needed."""
-    if isinstance(X, Moments):
-        raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
 
 
 def refuse_second_table(y: object) -> None:

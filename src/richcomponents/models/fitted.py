@@ -19,6 +19,7 @@ from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.algebra.arrays import least_squares
 from richcomponents.components.component import Component, RowSource
 from richcomponents.components.wide import added
+from richcomponents.data.design import Design
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import check_finite, check_outcome
 from richcomponents.errors import DataError
@@ -27,7 +28,6 @@ from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome, outcome_test
-from richcomponents.models.design import Design
 from richcomponents.models.sample import complete_rows, data_of, read_once
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Fill, drawn_blocks, patterns_of

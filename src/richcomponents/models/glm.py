@@ -18,6 +18,7 @@ from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.cells import declared_order, in_declared_order
 from richcomponents.data.classes import Contrast, Levels, positive_class
+from richcomponents.data.design import is_column, labels_in
 from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.coefficients import Coefficients, Refit
@@ -25,7 +26,6 @@ from richcomponents.learning.families import FAMILIES, Family, Multinomial, Nega
 from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.design import is_column, labels_in
 from richcomponents.models.estimator import used_rows
 from richcomponents.models.rca import ComponentAnalysis, fit_rca
 from richcomponents.models.sample import present

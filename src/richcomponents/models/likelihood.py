@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.design import is_column
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.inference.draws import Draws, shrink
@@ -21,7 +22,6 @@ from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, ma
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.polynomials import check_degree
 from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.design import is_column
 from richcomponents.models.rca import fit_rca
 from richcomponents.models.sample import present
 

@@ -11,12 +11,12 @@ from sklearn.base import ClassifierMixin
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.components.component import check_order
+from richcomponents.data.design import is_column
 from richcomponents.errors import DataError
 from richcomponents.learning.chebyshev import LogisticLikelihood
 from richcomponents.learning.families import Logistic
 from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.learning.outcome import Outcome
-from richcomponents.models.design import is_column
 from richcomponents.models.glm import ComponentGLM
 from richcomponents.models.rca import ComponentAnalysis, fit_rca
 from richcomponents.paper.gradient import contrastive_logistic

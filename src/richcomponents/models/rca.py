@@ -24,6 +24,7 @@ from richcomponents.components.component import Component
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates
 from richcomponents.data.align import named_views
+from richcomponents.data.design import Design, is_column
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import is_dask, is_path
 from richcomponents.data.table import Views, check_finite, check_range, counts_in
@@ -40,7 +41,6 @@ from richcomponents.errors import (
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.outcome import Outcome
-from richcomponents.models.design import Design, is_column
 from richcomponents.models.estimator import Estimator, refuse_second_table, transaction, under_labels, used_rows
 from richcomponents.models.fitted import WIDE, Fitted
 from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers

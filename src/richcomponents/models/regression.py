@@ -12,13 +12,13 @@ from sklearn.utils import column_or_1d
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.design import is_column
 from richcomponents.data.table import as_column
 from richcomponents.errors import DataError
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.design import is_column
 from richcomponents.models.estimator import used_rows
 from richcomponents.models.rca import fit_rca
 from richcomponents.models.sample import present

@@ -16,12 +16,12 @@ import numpy as np
 from richcomponents.algebra import IntArray, Truth
 from richcomponents.data.align import in_order_of
 from richcomponents.data.cells import is_gap
+from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.base import ArraySource, Kept
 from richcomponents.data.sources.memory import TablesSource
 from richcomponents.data.table import are_tables, is_annotated
 from richcomponents.errors import DataError, MissingValueError, MissingValueWarning, constants_told_later, warn_user
-from richcomponents.models.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
 from richcomponents.moments import Moments
 from richcomponents.moments.available import Available, Gaps
 from richcomponents.moments.data import Data, RowData, RowUnits, StateData, groups_of_copies

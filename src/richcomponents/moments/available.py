@@ -45,8 +45,9 @@ from scipy.stats import chi2
 
 from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.data.rows import Rows
+from richcomponents.data.table import standardised
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
-from richcomponents.moments.data import AffineMap, Data, Dependence, RowData, dependence_of_blocks, standardised
+from richcomponents.moments.data import AffineMap, Data, Dependence, RowData, dependence_of_blocks
 from richcomponents.moments.kernel import Forest, block_numbers
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable

@@ -49,19 +49,12 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray, Truth, column_numbers, packed_rank
 from richcomponents.algebra.arrays import one_blas_thread, whitening
 from richcomponents.data.rows import Rows
-from richcomponents.data.table import frequencies
+from richcomponents.data.table import frequencies, standardised
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.moments.accumulator import column_means, first_means, reduce_rows
 from richcomponents.moments.kernel import block_numbers
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
-
-
-def standardised(covariance: Array) -> tuple[Array, Array]:
-    """Standard deviations (p,), one where a column is constant, and what they leave of a covariance (p, p)."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    scale[scale == 0] = 1.0
-    return scale, np.asarray(covariance / np.outer(scale, scale))
 
 
 @storable
