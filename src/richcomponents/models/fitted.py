@@ -98,9 +98,10 @@ class Fitted:
         """Of the columns of all views."""
         return tuple(str(self.design.views.feature_names[c]) for c in self.design.columns)
 
-    def names_of(self, view: int) -> tuple[str, ...]:
-        """Of the columns of one view, by its number."""
-        return self.names[list(self.design.places().values())[view]]
+    @property
+    def view_names(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each view."""
+        return {view: self.names[place] for view, place in self.design.places().items()}
 
     def key(self, component: Any) -> Any:
         """The name of a component: views may stand in any order, and one alone; None is the first view's own."""
