@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -40,8 +40,8 @@ from richcomponents.storage import storable
 class Parts(Mapping[Any, Component]):
     """Components by name, each made when it is asked for first: S3 has a fit of its own."""
 
-    def __init__(self, keys: Sequence[Any], make: Callable[[Any], Component]) -> None:
-        self._keys, self._make, self._made = keys, make, dict[Any, Component]()
+    def __init__(self, keys: Sequence[Any], made: dict[Any, Component], make: Callable[[Any], Component]) -> None:
+        self._keys, self._made, self._make = keys, made, make
 
     def __getitem__(self, key: Any) -> Component:
         if key not in self._made:
@@ -74,7 +74,7 @@ class Fitted:
     the views on covariates and hidden classes; classes, class_part : these classes, and what they are of both views;
     class_note : why there are none; gap_note : what was missing, and what was done about it; lost : rows' worth of freedom
     that covariates took; units : groups and weights of the rows, None where they are not at hand; weighted : whether rows are
-    counted several times; solution : in the columns of all views side by side.
+    counted several times; solution : in the columns of all views side by side; made : components that were asked for.
     """
 
     design: Design
@@ -90,6 +90,7 @@ class Fitted:
     units: RowUnits | None = None
     weighted: bool = False
     solution: Any = None
+    made: dict[Any, Component] = field(default_factory=dict)
 
     # ---- components
 
@@ -118,7 +119,7 @@ class Fitted:
     @cached_property
     def components(self) -> Parts:
         """{name: Component}, each made when it is asked for first."""
-        return Parts(self.solution.keys, self._component)
+        return Parts(self.solution.keys, self.made, self._component)
 
     def _component(self, key: Any) -> Component:
         title = key if isinstance(key, str) else component_name(key)
@@ -137,7 +138,7 @@ class Fitted:
         part = None if self.class_part is None else self.class_part.without(block)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return replace(self, class_part=part, solution=self.solution.without(block))
+            return replace(self, class_part=part, solution=self.solution.without(block), made={})
 
     @property
     def explained_columns(self) -> IntArray:

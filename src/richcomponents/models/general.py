@@ -266,7 +266,9 @@ class RCA(ComponentAnalysis):
     def variance_table(self) -> SetVariances:
         """Of each column of each view: its variance, and the part of it that each component carries."""
         parts = self.solution_.own_variances()
-        return SetVariances(self.fitted_.view_names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q})
+        return SetVariances(
+            self.fitted_.view_names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q}
+        )
 
     # ---- reports
 
@@ -360,9 +362,8 @@ def _summary(model: RCA, inner: str | None = None) -> str:
         return [f"{indent}{in_line(component_name(q)):<{width}}  {text}".rstrip() for q, text in texts.items() if text]
 
     def share(view: str, q: Subset) -> str:
-        if view not in q:
-            return "."
-        return f"{shares[view, q]:4.0%} " + "█" * max(1, round(_BAR * min(max(shares[view, q], 0.0), 1.0)))
+        part = float(shares[view, q]) if view in q else -1.0
+        return "." if view not in q else f"{part:4.0%} " + "█" * max(1, round(_BAR * min(max(part, 0.0), 1.0)))
 
     lines = [
         f"RCA of {len(views)} views, {len(model.components_)} components (method {model.method!r})",

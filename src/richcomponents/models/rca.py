@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial as with_options
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,7 +62,6 @@ from richcomponents.moments.available import Available
 from richcomponents.moments.data import (
     AffineMap,
     Data,
-    Inflated,
     Partial,
     RowData,
     lost_rows,
@@ -224,7 +224,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _solved(self, fit: Fitted, data: Data) -> Fitted:
         solution = self._solve(data, fit)
         means = self._means(fit.design.views.names, solution)
-        return replace(fit, mean=means, lost=data.lost, solution=solution)
+        return replace(fit, mean=means, lost=data.lost, solution=solution, made={})
 
     def _check_blocks(self) -> None:
         if self.missing not in WAYS:
@@ -552,14 +552,14 @@ def _cleaned(fit: Fitted, data: Data) -> tuple[Fitted, Data]:
             by_block = Moments.of(table, 2, n_blocks=data.n_blocks, groups=data.groups)
             partial = partial_out(by_block, places.tolist())
         lost = lost_rows(partial, table, data.groups)
-    left = table.mapped(Inflated(partial, stretch(partial, lost)), names=fit.names)
+    left = table.mapped(with_options(partial.residuals, factor=stretch(partial, lost)), names=fit.names)
     first = next(iter(fit.design.places().values())).stop
     part = None if classes is None else ClassPart.of(partial, first, len(classes), by_block)
     return replace(fit, partial=partial, class_part=part), replace(data, rows=left, lost=lost)
 
 
 def stretch(partial: Partial, lost: float) -> float:
-    """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
+    """Of residuals, for the rows' worth of freedom that covariates took (see Partial.residuals)."""
     if partial.n - lost < 2:
         raise DataError(
             f"{partial.rank} covariates leave nothing of {partial.n} rows (of fewer, where groups or weights make them "
