@@ -262,7 +262,7 @@ class Fitted:
                 raise DataError(_OTHER_ROWS)
             return self._of_sums(table if sample_weight is None else table.weighted_by(sample_weight), groups)
         units = self._units(len(keep), groups, sample_weight)
-        weight, (blocks, at) = units.weights(len(keep)), self._blocks(keep, units.groups)
+        weight, (blocks, at) = units.weights(len(keep)), self._blocks(keep, groups)
         if at is None:
             return replace(self._prepared(table.array(), weight, blocks), units=units)
         made = self._prepared(table.kept(keep).array(), weight[at], blocks)
