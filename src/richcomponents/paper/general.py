@@ -106,10 +106,10 @@ def find_linear(
 ) -> Linear:
     """FindLinear (Algorithms 1 and 2) from samples: all A(i, Q).
 
-    views : {name: (n, d)}; sets : the set system {Q_j}, by default all non-empty subsets; order : r >= L + 1, of the cumulants,
-    L + 1 by default (odd orders of symmetric data vanish: give order=4); gauge : {Q: the view in which A(i, Q) is the identity},
-    min(Q) by default. "M = 0" means less than 1e-8, in root mean square, of cumulants of white columns: exact cumulants pass,
-    noise does not, so that on samples no component is taken for absent. RCA(method="paper") compares M with its noise instead.
+    views : {name: (n, d)}; sets : the set system {Q_j}, by default all non-empty subsets; order : r >= L + 1, of cumulants,
+    L + 1 by default (odd orders of symmetric data vanish: give order=4); gauge : {Q: the view in which A(i, Q) is the
+    identity}, min(Q) by default. "M = 0" means a root mean square below 1e-8 in white columns: a test for exact cumulants. On
+    samples no component is taken for absent; RCA(method="paper") compares M with its noise instead.
 
     Examples
     --------

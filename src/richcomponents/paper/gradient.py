@@ -40,10 +40,10 @@ def gradient_error_bound(epsilon: float, mu: float) -> float:
 def contrastive_logistic(
     s1: Extraction, y: Array, *, batch_size: int = 100, n_steps: int = N_STEPS, random_state: int = 0
 ) -> SGDResult:
-    """Contrastive logistic regression (Section 4.2): stochastic steps along :func:`chebyshev_gradient`; the answer is `.theta`, (d,).
+    """Contrastive logistic regression (Section 4.2): steps along :func:`chebyshev_gradient`; `.theta` is (d,).
 
-    y : (n,) of 0 and 1. As there, no intercept, and E[X] = 0. Steps stay where theta'U has a standard deviation of at most 1.85;
-    where this bound binds, a warning says so.
+    y : (n,) of 0 and 1. As there, no intercept, and E[X] = 0. Steps stay where theta'U has a standard deviation of at most
+    1.85; where this bound binds, a warning says so.
 
     Examples
     --------

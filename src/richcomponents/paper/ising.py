@@ -24,8 +24,8 @@ def contrastive_ising(
 ) -> SGDResult:
     """Contrastive Ising model: stochastic steps along :func:`taylor_gradient` (Appendix D); the couplings (m,) are `.theta`.
 
-    edges : (m, 2), pairs of columns; `richcomponents.grid_edges(rows, columns)` has those of a grid. No coupling goes beyond the
-    largest that the Ising learners allow.
+    edges : (m, 2), pairs of columns; `richcomponents.grid_edges` has those of a grid. No coupling goes beyond the largest that
+    the Ising learners allow.
 
     Examples
     --------
