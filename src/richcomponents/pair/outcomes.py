@@ -31,7 +31,7 @@ from scipy import stats
 from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.learning.outcome import Outcome, outcome_test
 from richcomponents.storage import storable
-from richcomponents.text import in_line
+from richcomponents.text import counted, in_line
 
 if TYPE_CHECKING:
     from richcomponents.pair.solution import PairSolution
@@ -140,9 +140,9 @@ class OutcomeOnV:
         beside = (
             f"Residualised means adjusted for all of {v}."
             if self.every
-            else f"Residualised means adjusted for the {self.rank} directions of {v} that {u} shares: more of what "
-            f"correlates with {u} made predictions of {name} on left-out samples no better, or was not tried (views with too "
-            "many columns)."
+            else f"Residualised means adjusted for the {counted(range(self.rank), 'direction')} of {v} that {u} "
+            f"shares: more of what correlates with {u} made predictions of {name} on left-out samples no better, or was not "
+            "tried (views with too many columns)."
         )
         if self.fails:
             return (f"{CONTRADICTED}: {self.fails}. {self.remedy}.", beside)
