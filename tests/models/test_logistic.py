@@ -16,8 +16,7 @@ from richcomponents import baselines, paper
 from richcomponents.components import Component, RowSource
 from richcomponents.datasets import make_contrastive
 from richcomponents.learning.chebyshev import INTERVAL, MAX_VARIANCE, LogisticLikelihood, sigmoid_series
-from richcomponents.learning.families import Logistic
-from richcomponents.learning.glm import ridge_glm
+from richcomponents.learning.glm import Logistic, ridge_glm
 from richcomponents.models.logistic import ComponentLogisticRegression
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")

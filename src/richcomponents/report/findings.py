@@ -20,10 +20,10 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.inference.verdicts import Test, Verdict
+from richcomponents.learning.outcome import CONTRADICTED
 from richcomponents.models.estimator import Estimator
 from richcomponents.notebook import Table, Tabular
 from richcomponents.pair.diagnostics import ADVICE, Diagnostics
-from richcomponents.pair.outcomes import CONTRADICTED
 from richcomponents.report.samples import MOST_VALUES, Samples, look_at
 from richcomponents.text import as_sentence, counted, in_line, listed
 
@@ -471,7 +471,7 @@ def _outcome(
     if model.on_v_ is not None:  # it knows of more than this test
         model = copy(model)
         on_v = model.on_v_ = replace(model.on_v_, name=name)
-        fails = f"{on_v.fails}. {on_v.remedy}." if on_v.fails else on_v.contradicts_stated()
+        fails = f"{on_v.doubt.removeprefix(CONTRADICTED).removeprefix(': ')}." if on_v.doubt else ""
         finding = Verdict.CONTRADICTED if fails else Verdict.STRONG
         allowed = on_v.notes()[0] if on_v.goes_with and not on_v.stated else ""
         if says and not allowed:
