@@ -265,11 +265,10 @@ class OutcomeLearner(ComponentLearner):
         """Learn from an extracted component; Cov(component, y) (d,) as numbers."""
         with_y = np.asarray(cross, dtype=np.float64)
         d = len(self._take_component(component).mean)
-        if with_y.shape != (d,) or not np.isfinite(with_y).all():
-            raise DataError(
-                f"cross, the covariance with y, must hold one finite number per column of the component ({d}), got shape "
-                f"{with_y.shape}"
-            )
+        if with_y.shape != (d,):
+            raise DataError(f"cross must have one entry per column of the component ({d}), got shape {with_y.shape}")
+        if not np.isfinite(with_y).all():
+            raise DataError("cross must be finite: the covariance with y is missing or infinite")
         return with_y
 
     def _coded(self, X: object, y: object) -> Any:
