@@ -332,7 +332,8 @@ class Fitted:
         """(n,) how often each row counts."""
         if sample_weight is None and not self.weighted:
             return np.ones(n)
-        return self._units(n, None, sample_weight).weights(n)
+        weight = self._units(n, None, sample_weight).weight
+        return np.ones(n) if weight is None else weight
 
     def _prepared(self, table: Array, weight: Array, blocks: IntArray) -> Outcome:
         """table (n, columns of all views, covariates and the outcome), each row counted so often."""

@@ -19,7 +19,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, in_pieces, run_all
 from richcomponents.data.rows import Rows
-from richcomponents.data.sources.base import DaskSource, block_rows
+from richcomponents.data.sources.base import DaskSource
 from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import (
     CapacityError,
@@ -529,27 +529,14 @@ def reduce_rows(
     if groups is not None:
         statistic.grouped(groups)  # type: ignore[attr-defined]
     done = 0
-    for block in rows.chunks() if progress is None else _shown(rows, progress):
-        statistic.update(block, start + done)
-        done += len(block)
+    with metered(progress, rows.n_rows, unit="rows") as advance:
+        for block in rows.chunks():
+            statistic.update(block, start + done)
+            done += len(block)
+            advance(len(block))
     if groups is not None and done != len(np.asarray(groups)):
         raise DataError(f"groups must have one label per row ({done}), got {len(np.asarray(groups))}")
     return statistic.result()
-
-
-def _shown(rows: Rows, label: str) -> Iterator[Array]:
-    """As :meth:`Rows.chunks`, no block longer than the time between two looks at the clock; how far they are is shown.
-
-    But for the first block of rows that are read only once: its mean becomes the shift, and watching changes no bit.
-    """
-    whole = not rows.rereadable
-    with metered(label, rows.n_rows, unit="rows") as advance:
-        for block in rows.chunks():
-            size = max(len(block), 1) if whole else block_rows(block.shape[1])
-            whole = False
-            for at in range(0, len(block), size):
-                yield block[at : at + size]
-                advance(len(block[at : at + size]))
 
 
 def column_means(rows: Rows, progress: str | None = None) -> Array | None:
