@@ -34,10 +34,11 @@ sizes. They agree to rounding; one process uses one of them throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -157,6 +158,7 @@ class MeansLayout(Layout):
 
 
 Node = tuple[int, int, int]  # tree, level, index
+Leaf = tuple[int, int, Array]  # block, number of the leaf in it, rows (weights last where there are any)
 
 
 @storable
@@ -183,6 +185,15 @@ class Forest:
                 return
             value = sibling + value  # commutative, so left or right does not matter
             level, index = level + 1, index >> 1
+
+    def add_leaves(self, leaves: Iterable[Leaf], shift: Array, space: Workspace, lock: Lock) -> None:
+        """Put in the sums of leaves; rows are longer than the shift by their weight, where they have one."""
+        p = len(shift)
+        for block, number, rows in leaves:
+            weight = np.ascontiguousarray(rows[:, p]) if rows.shape[1] > p else None
+            vector = homogeneous_sums(rows[:, :p], shift, space, weight)
+            with lock:
+                self.add((block, 0, number), vector)
 
     def __iter__(self) -> Iterator[tuple[Node, Array]]:
         """Nodes in canonical order: by tree, then by the first leaf they cover."""
