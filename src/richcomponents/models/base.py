@@ -19,7 +19,7 @@ from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table
-from richcomponents.models.rca import ComponentAnalysis, fit_rca
+from richcomponents.models.rca import ComponentAnalysis, add_block, fit_rca
 from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
@@ -116,7 +116,7 @@ class ComponentLearner(Estimator):
     def _add_block(self, X: object, outcome: object = None) -> Any:
         """A block of rows for the RCA, which is refitted to all it has seen; what its solver saw, and the outcome."""
         model = self.unfitted_rca() if getattr(self, "rca_", None) is None else copy(self.rca_)
-        found = model._add_block(X, outcome)
+        found = add_block(model, X, outcome)
         self._keep_rca(model)
         return found
 

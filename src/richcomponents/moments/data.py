@@ -376,6 +376,10 @@ class RowUnits:
     def depend(self) -> bool:
         return self.groups is not None or self.weight is not None
 
+    def weights(self, n: int) -> Array:
+        """(n,), ones where there are none."""
+        return np.ones(n) if self.weight is None else self.weight
+
     def dependence(self, z: Array, correlations: Array, p: int) -> Dependence:
         """Of rows z (n, p + q) in white coordinates."""
         rows = Rows(z) if self.weight is None else Rows(z).weighted_by(self.weight)
