@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, symmetric
-from richcomponents.components.component import CumulantSource, Term
+from richcomponents.components.component import CumulantSource, Terms
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import Factored, SearchSpace, Spread, centred_rows, triangular
 from richcomponents.cumulants import Cumulants
@@ -30,6 +30,7 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, RowData
 from richcomponents.moments.kernel import MAX_ORDER
+from richcomponents.pair.canonical import LEVEL
 from richcomponents.pair.solution import MIN_BLOCKS, MIN_ROWS
 from richcomponents.paper.general import cumulant_terms, evaluate, linear_of_cumulants, require_dimensions
 from richcomponents.paper.solution import coefficients_of
@@ -39,7 +40,6 @@ from richcomponents.sets.model import fit_joint, least_squares_covariances, misf
 from richcomponents.sets.solution import SetFit, SetSolution, component_name
 from richcomponents.storage import storable
 
-_SHARED = 0.01  # level of the test of how many directions a view shares
 USUAL = 4  # order of the cumulants that are fitted, unless sets cannot be told apart without more
 
 
@@ -168,7 +168,7 @@ class SetProblem:
         self.white = WhiteViews.of(C, place, whiten=self.efficient)
         if self.efficient and isinstance(space.data, RowData):
             few = self.place if second.n < len(C) ** 2 else narrow
-            shared = self.white.shared(self.white.correlation(C), self.independent, _SHARED, {v: least[v] for v in few})
+            shared = self.white.shared(self.white.correlation(C), self.independent, LEVEL, {v: least[v] for v in few})
             self.white = self.white.narrowed({view: shared[view] for view in few})
             narrow |= {view for view in few if len(shared[view].to) < len(shared[view].back)}
         self.map, self.reduced = AffineMap(second.mean, self.white.into), tuple(v for v in self.place if v in narrow)
@@ -341,9 +341,10 @@ class PaperSets(SetSolution):
     def _refit(self, evidence: SetEvidence) -> SetFit:
         return self.fit(evidence, self.fitted.structure)[0]
 
-    def _read(self) -> Mapping[Subset, Sequence[tuple[Term, ...]]]:
+    @cached_property
+    def terms(self) -> dict[Subset, Terms]:
         terms = cumulant_terms(self.system, self.fitted.transforms, self.gauge, self.white.columns)
-        return {q: [each] for q, each in terms.items()}
+        return {q: self._in_users_columns(q, [each]) for q, each in terms.items()}
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Section 4.1."""
