@@ -11,9 +11,9 @@ zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|
 observed sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four
 only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets.
 
-Beside larger sets that is not enough. With few rows their transformations are ill-determined, what they leave behind is not of
-first order only, and tests are bold: of 540 fits 18 kept a set too many, 13 of them at N = 500. There a set must also be worth
-its parameters: the fit gains two and a half times what BIC asks for, in units of the noise it leaves.
+Inside larger sets that is not enough: with few rows their transformations are ill-determined, what they leave behind is not of
+first order only, and tests are bold. There a set must also be worth its parameters: the fit gains two and a half times what BIC
+asks for, in units of the noise it leaves.
 
 A component that is there is given all directions that second moments allow: one that it lacks would be taken for others', while
 one too many costs little. Only where they say that there are fewer than columns are directions tested one by one.
@@ -56,9 +56,8 @@ class SetTest:
     kept : whether it is in the discovered system; p_value : of the hypothesis that it is absent, Bonferroni-corrected for
     orders, not for the number of sets (NaN for single views, which are always kept); by_order : {order: its own p value};
     level : what p_value was compared with; rank : how many directions it has, 0 if it was dropped; by_rank : {r: p value of "it
-    has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for
-    beside larger sets (two and a half of BIC's penalty; below one it is dropped then, whatever the p value), else over half of
-    that penalty.
+    has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for:
+    half of BIC's penalty, inside larger sets two and a half (below one it is dropped there, whatever the p value).
     """
 
     kept: bool
@@ -127,8 +126,7 @@ def choose_ranks(
     shared directions, which are the columns of the evidence, and all of its columns}.
     """
     shared, columns = ({view: pair[i] for view, pair in widths.items()} for i in (0, 1))
-    ranks: dict[Subset, int] = {}
-    search: _Search | None = None
+    ranks, search = dict[Subset, int](), None
     for q in [q for q in system.order if len(q) > 1]:
         most = most_directions(system, q, shared, ranks, pairs)
         if q in given or most == most_directions(system, q, columns):
@@ -161,14 +159,12 @@ def most_directions(
     bounds = {pair: rank - above for pair, rank in (pairs or {}).items() if pair <= set(q)}
     left = {pair: bound if bound >= 0 else float("inf") for pair, bound in bounds.items()}
 
-    def shown(r: int) -> list[str]:
-        wide = [view for view in q if width[view] >= r]
-        return (
-            [view for view in wide if any(view in pair and most >= r for pair, most in left.items())] if left else wide
-        )
-
+    shown = {
+        view: min([width[view], max((most for pair, most in left.items() if view in pair), default=np.inf)])
+        for view in q
+    }
     for r in range(max(width[view] for view in q), 1, -1):
-        if system.distinguishes(shown(r), q):
+        if system.distinguishes([view for view in q if shown[view] >= r], q):
             return r
     return 1
 
