@@ -406,14 +406,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
             point = np.asarray(function(self), dtype=np.float64)
             return Estimate(point, np.full_like(point, np.nan), len(used) - 1)
-        refitted = (self._without(block) for block in each(used, progress, "jackknife"))
-        return from_replicates(function(self), list(map(function, refitted)))
-
-    def _without(self, block: int) -> Self:
-        """This model refitted without one block."""
-        other = copy(self)
-        other._adopt(self.fitted_.without(block))
-        return other
+        replicates, fitted = list[Array](), self.fitted_
+        for block in each(used, progress, "jackknife"):
+            other = copy(self)
+            other._adopt(fitted.without(block))
+            replicates.append(function(other))
+        return from_replicates(function(self), replicates)
 
     # ---- what a fit says of itself
 

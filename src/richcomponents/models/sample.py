@@ -58,8 +58,7 @@ class Sample:
         progress: bool = False,
     ) -> Sample:
         """What an unfitted model reads; of streams their sums. For the arguments see `fit_rca`."""
-        X = Rows(TablesSource(X)) if are_tables(X) else X
-        groups, sample_weight = lined_up(X, groups, "groups"), lined_up(X, sample_weight, "sample_weight")
+        X, groups, sample_weight = in_one_order(X, groups=groups, sample_weight=sample_weight)
         rows = X if isinstance(X, Moments) else model._open(X, reset=True, at_least=2)
         if isinstance(rows, Moments):
             model._set_features(rows.layout.n_columns, rows.names)
@@ -180,9 +179,7 @@ def present(
 ) -> tuple[Any, Any, Any, Any]:
     """X, y, groups and weights in one order, where they have labels, and without the rows that have no outcome, unless
     missing="error". columns : of X, which hold outcomes; role : what these are called."""
-    X = Rows(TablesSource(X)) if are_tables(X) else X
-    y, groups = lined_up(X, y, "y"), lined_up(X, groups, "groups")
-    sample_weight = lined_up(X, sample_weight, "sample_weight")
+    X, y, groups, sample_weight = in_one_order(X, y=y, groups=groups, sample_weight=sample_weight)
     if model.missing == "error" or isinstance(X, (Moments, Iterator)) or (y is None and not columns):
         return X, y, groups, sample_weight
     rows = model._open(X, reset="fitted_" not in vars(model))
@@ -199,16 +196,19 @@ def present(
     return rows.kept(keep), y if named else taken(y, keep), *left
 
 
-def lined_up(X: Any, values: Any, what: str) -> Any:
-    """One value per row of a table, by label; or as the rows of the first of several tables, of which some are left out."""
-    if values is None:
-        return None
+def in_one_order(X: Any, **values: Any) -> list[Any]:
+    """The table, and values per row in its order: by label; or those of the rows of the first of several tables, of which some
+    are left out."""
+    X = Rows(TablesSource(X)) if are_tables(X) else X
     source = X.source if isinstance(X, Rows) else None
     labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
-    found = in_order_of(X, values, what, labels)
-    if not isinstance(source, TablesSource) or found is not values or len(np.shape(values)) != 1:
-        return found
-    return values if len(values) == source.n_rows else source.table.lined_up(values, what)
+    out = [X]
+    for what, given in values.items():
+        found: Any = None if given is None else in_order_of(X, given, what, labels)
+        if isinstance(source, TablesSource) and found is given and np.ndim(found) == 1 and len(found) != source.n_rows:
+            found = source.table.lined_up(given, what)
+        out.append(found)
+    return out
 
 
 def _labels_in(rows: Rows, design: Design, groups: str) -> Any:
