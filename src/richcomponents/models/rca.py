@@ -42,21 +42,25 @@ from richcomponents.errors import (
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.outcome import Outcome
-from richcomponents.models.estimator import Estimator, refuse_second_table, transaction, under_labels, used_rows
-from richcomponents.models.fitted import WIDE, Fitted
-from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
-from richcomponents.models.sample import (
+from richcomponents.models.estimator import (
     WAYS,
+    Estimator,
     Sample,
     complete_rows,
     data_of,
     laid_out,
     present,
+    refuse_second_table,
     say_dropped,
     say_where,
     taken,
+    transaction,
+    under_labels,
+    used_rows,
     without_gaps,
 )
+from richcomponents.models.fitted import WIDE, Fitted
+from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
 from richcomponents.moments import Accumulator, Moments, partial_out
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import (
