@@ -222,7 +222,8 @@ def _is_fitted(name: str) -> bool:
 @dataclass(frozen=True)
 class Sample:
     """table : the columns of all views, then the covariates; both : and last an outcome, if there is one; groups : of the rows;
-    at : their numbers in the table that was given, where some were left out; note : about these, in a sentence."""
+    at : their numbers in the table that was given, where some were left out; note : about these, in a sentence; progress :
+    whether passes over the rows are shown."""
 
     design: Design
     table: Rows | Moments
@@ -230,6 +231,7 @@ class Sample:
     groups: Any = None
     at: IntArray | None = None
     note: str = ""
+    progress: bool = False
 
     @classmethod
     def of(
@@ -271,7 +273,7 @@ class Sample:
             rows, design = both, design.counted(both)
         table, both = rows.select(design.used), both.select(columns)
         groups = groups_of_copies(table.select(np.arange(len(design.columns))), groups)
-        return cls(design, table, both, groups, at, note)
+        return cls(design, table, both, groups, at, note, progress)
 
     @classmethod
     def of_state(cls, design: Design, state: Moments, note: str = "") -> Sample:

@@ -455,14 +455,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
 @transaction
 def fit_rca(
-    model: ComponentAnalysis,
-    X: object,
-    y: object = None,
-    groups: object = None,
-    *,
-    progress: bool = False,
-    **options: Any,
-) -> Any:
+    model: ComponentAnalysis, X: object, y: object = None, groups: object = None, **options: Any
+) -> tuple[Data, Any]:
     """Fit an RCA to a table, a file, a stream (read once) or a state, and read an outcome beside the views, if there is one.
 
     Returned are what the solver saw, which can be asked for more (moments of maps of the columns of all views, covariates
@@ -474,7 +468,7 @@ def fit_rca(
     """
     model._check_parameters()
     solving = {name: options.pop(name) for name in ("component", "every_row", "quiet") if name in options}
-    return _fit(model, Sample.of(model, X, y, groups, progress=progress, **options), progress=progress, **solving)
+    return _fit(model, Sample.of(model, X, y, groups, **options), **solving)
 
 
 def _fit(
@@ -484,7 +478,6 @@ def _fit(
     component: object = None,
     every_row: bool = False,
     quiet: bool = False,
-    progress: bool = False,
 ) -> tuple[Data, Outcome | None]:
     """Data -> solve -> Fitted, which is assigned last."""
     both = sample.rows_in_memory() if every_row else sample.both
@@ -499,7 +492,7 @@ def _fit(
         return on_v is not None and bool(on_v.fails)
 
     try:
-        fit, data = model._solved_data(*_begun(model, sample, progress), contradicts)
+        fit, data = model._solved_data(*_begun(model, sample), contradicts)
     except MissingValueError as error:
         say_where(error, sample.table, sample.design)
         raise
@@ -509,10 +502,10 @@ def _fit(
     return data, outcome(fit) if sample.has_outcome or every_row else None
 
 
-def _begun(model: ComponentAnalysis, sample: Sample, progress: bool) -> tuple[Fitted, Data]:
+def _begun(model: ComponentAnalysis, sample: Sample) -> tuple[Fitted, Data]:
     """What is known before the solution, and what a solver asks."""
     table, design, order = sample.table, sample.design, model._state_order
-    data, gaps = data_of(table, design, model.missing, model.n_blocks, sample.groups, progress=progress)
+    data, gaps = data_of(table, design, model.missing, model.n_blocks, sample.groups, progress=sample.progress)
     if isinstance(table, Moments) and table.layout.order < order:
         raise DataError(
             f"a state of order {order} is needed, this one has order {table.layout.order}: make it with "
