@@ -14,8 +14,7 @@ from richcomponents.components.wide import Factored
 from richcomponents.data.design import Design, including_views, names_columns
 from richcomponents.data.rows import Rows
 from richcomponents.effects.answer import MEANINGS, ExposureAnswer
-from richcomponents.effects.checks import tested
-from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
+from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem, tested
 from richcomponents.effects.moments import Coordinates, second_moments, unexplained
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.inference.verdicts import Verdict, verdict
