@@ -14,8 +14,8 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
 from richcomponents.models.estimator import used_rows
-from richcomponents.models.fitted import Fitted, stretch
-from richcomponents.models.rca import ComponentAnalysis, check_interval, searched
+from richcomponents.models.fitted import Fitted
+from richcomponents.models.rca import ComponentAnalysis, check_interval, searched, stretch
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
@@ -274,7 +274,7 @@ class ContrastiveRCA(ComponentAnalysis):
         key = self.fitted_.key(component)
         own = self.components_[key].feature_names
         if what == "A":
-            u, v = self.fitted_.names_of(0), self.fitted_.names_of(1)
+            u, v = self.fitted_.view_names.values()
             return replace(self._interval("mixing", lambda m: m.A_, level, progress), names=v, columns=u)
         targets: dict[str, Target] = {"S1": "cov_s1", "S2": "cov_s2", "S3": "cov_s3"}
         limits = self._interval(targets[key], lambda m: m.components_[key].covariance, level, progress)
@@ -310,7 +310,7 @@ class ContrastiveRCA(ComponentAnalysis):
 
         Returns the Axes; for "overview" the Figure.
         """
-        names_u, names_v = self.fitted_.names_of(0), self.fitted_.names_of(1)
+        names_u, names_v = self.fitted_.view_names.values()
         title = "How much of each column is its own"
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
         panels: dict[str, Callable[[Any], Any]] = {
