@@ -31,6 +31,7 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
+from richcomponents.models.estimator import WAYS
 from richcomponents.models.results import (
     Answer,
     component_columns,
@@ -39,7 +40,6 @@ from richcomponents.models.results import (
     title_of,
     write_answers,
 )
-from richcomponents.models.sample import WAYS
 from richcomponents.outputs import check_outputs, table_writing, write_text, writing
 from richcomponents.report import Findings, Provenance
 

@@ -653,9 +653,9 @@ def _signs(state: Moments, k_u: int, m: int) -> Array:
 def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical, m: int, order: int) -> Array:
     """(2, B, B, 2m, 2m), of the block cumulants of the leading m shared directions, in (x, y); state : of all coordinates."""
     D, lead = inner.correlations[:m], AffineMap(second.mean, inner.leading(m).T)
-    rows = data.sample(lead) if form_of(second.n, m, data.n_blocks) == "pairs" else None
-    if rows is not None:
-        seen = implicit_grams(rows, D, n_blocks=data.n_blocks)
+    by_pairs = form_of(second.n, m, data.n_blocks) == "pairs" and not second.dependent
+    if by_pairs and (rows := data.counted_sample(lead, lambda n: 1)) is not None:
+        seen = implicit_grams(rows[0], D, n_blocks=data.n_blocks)
         seen[1] *= order >= 4
         return seen
     if state is None:
