@@ -20,7 +20,7 @@ from richcomponents.data.table import listed, names_in
 from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.effects.model import ExposureEffects
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning
-from richcomponents.learning.families import FAMILIES
+from richcomponents.learning.glm import FAMILIES
 from richcomponents.models import (
     RCA,
     ComponentGaussianMixture,
@@ -31,6 +31,7 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
+from richcomponents.models.estimator import WAYS
 from richcomponents.models.results import (
     Answer,
     component_columns,
@@ -39,7 +40,6 @@ from richcomponents.models.results import (
     title_of,
     write_answers,
 )
-from richcomponents.models.sample import WAYS
 from richcomponents.outputs import check_outputs, table_writing, write_text, writing
 from richcomponents.report import Findings, Provenance
 
