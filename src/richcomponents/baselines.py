@@ -30,10 +30,10 @@ from sklearn.base import clone
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.design import is_column, labels_in
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError
 from richcomponents.learning.coefficients import simple_map
-from richcomponents.models.design import is_column, labels_in
 from richcomponents.models.rca import read_views
 from richcomponents.pair.canonical import canonical
 
@@ -83,7 +83,10 @@ def _fit_samples(learner: Any, S: Array, y: object, known: Array) -> Any:
         return model.fit_clean(S, y, covariates=known) if known.shape[1] else model.fit_clean(S, y)
     target = _residual(as_matrix(y, column=True), known)[:, 0]
     cross = (S - S.mean(axis=0)).T @ (target - target.mean()) / len(target)
-    component = Component.of_samples(S, order=2)  # all a regression reads; fourth moments of wide tables do not fit
+    names = tuple(f"x{i}" for i in range(S.shape[1]))
+    component = Component(
+        "samples", names, S.mean(axis=0), np.atleast_2d(np.cov(S.T, bias=True))
+    )  # all a regression reads
     return model.fit_component(component, cross, mean=float(target.mean()), variance=float(target.var()))
 
 

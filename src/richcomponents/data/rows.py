@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import sparse
@@ -50,6 +50,17 @@ from richcomponents.data.table import (
 )
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.text import in_line
+
+
+@runtime_checkable
+class State(Protocol):
+    """Sums over rows in place of rows (`moments.Moments`): their columns, which may have names."""
+
+    names: tuple[str, ...] | None
+    layout: Any
+    sums: Any
+
+    def select(self, columns: Any) -> State: ...
 
 
 def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
@@ -96,6 +107,8 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         )
     if is_dask(X):
         return Rows(DaskSource(X))
+    if isinstance(X, State):
+        raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
     if is_annotated(X):
         return Rows(AnnDataSource(AnnDataInMemory(X), ["X"]))
     if (

@@ -384,6 +384,13 @@ def check_range(centred: Array, views: Views) -> None:
         )
 
 
+def standardised(covariance: Array) -> tuple[Array, Array]:
+    """Standard deviations (p,), one where a column is constant, and what they leave of a covariance (p, p)."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale[scale == 0] = 1.0
+    return scale, np.asarray(covariance / np.outer(scale, scale))
+
+
 def counts_in(view: Array) -> tuple[float, float]:
     """The largest value and the mean of rows (n, d) that look like raw counts; (0, 0) where they do not.
 

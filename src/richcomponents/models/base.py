@@ -17,18 +17,15 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
-from richcomponents.inference.verdicts import Test
-from richcomponents.learning.outcome import Outcome
+from richcomponents.inference.verdicts import Test, Verdict
+from richcomponents.learning.outcome import Outcome, OutcomeOnV
 from richcomponents.models.estimator import Estimator, refuse_second_table
-from richcomponents.models.rca import ComponentAnalysis, fit_rca
+from richcomponents.models.rca import ComponentAnalysis, add_block, fit_rca
 from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
-from richcomponents.pair.outcomes import CONTRADICTED, OutcomeOnV
 from richcomponents.plots import estimate_plot
 from richcomponents.text import in_line, page
-
-_SUSPICIOUS = 0.001
 
 
 class ComponentLearner(Estimator):
@@ -77,10 +74,16 @@ class ComponentLearner(Estimator):
         raise NotImplementedError
 
     def summary(self) -> Summary:
-        """What was learned, as text, and how sure the RCA was."""
-        lines = [*self._lines(), *([] if self.rca_ is None else [self.rca_.summary()])]
-        found = self.estimate()
-        return self._summary(lines, found if found.value.ndim == 1 else self.by_column())
+        """What was learned, as text, and how sure the RCA was; in a notebook the verdict, what was learned, tables."""
+        rca, found = self.rca_, self.estimate()
+        lines = [*self._lines(), *([] if rca is None else [rca.summary()])]
+        tables = [found if found.value.ndim == 1 else self.by_column()]
+        if rca is None:
+            return Summary(page(lines), says=[self.title()], tables=tables)
+        verdict = getattr(self, "verdict_", rca.verdict_)
+        known = rca.summary().says[1:] if verdict == rca.verdict_ else ()
+        says = [rca.headline(verdict), f"{self.title()}.", *self.notes(), *known]
+        return Summary(page(lines), verdict=verdict, says=says, tables=tables)
 
     def _lines(self) -> list[str]:
         """Of the summary."""
@@ -94,16 +97,6 @@ class ComponentLearner(Estimator):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
-
-    def _summary(self, lines: Sequence[str], *tables: Any) -> Summary:
-        """Lines of text, and what a notebook shows of them: the verdict, what was learned, tables."""
-        if self.rca_ is None:
-            return Summary(page(lines), says=[self.title()], tables=tables)
-        rca = self.rca_
-        verdict = getattr(self, "verdict_", rca.verdict_)
-        known = rca.summary().says[1:] if verdict == rca.verdict_ else ()
-        says = [rca.headline(verdict), f"{self.title()}.", *self.notes(), *known]
-        return Summary(page(lines), verdict=verdict, says=says, tables=tables)
 
     def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return self.component_.feature_names if names is None else tuple(map(str, names))
@@ -119,7 +112,7 @@ class ComponentLearner(Estimator):
     def _add_block(self, X: object, outcome: object = None) -> Any:
         """A block of rows for the RCA, which is refitted to all it has seen; what its solver saw, and the outcome."""
         model = self.unfitted_rca() if getattr(self, "rca_", None) is None else copy(self.rca_)
-        found = model._add_block(X, outcome)
+        found = add_block(model, X, outcome)
         self._keep_rca(model)
         return found
 
@@ -311,6 +304,16 @@ class OutcomeLearner(ComponentLearner):
         """F-test of y on the views outside of the component: y depends on the component only, so it must not go with them."""
         return self._need_rca().outcome_test(X, self._coded(X, y), self.component)
 
+    def _checked_cross(self, component: Component, cross: object) -> Array:
+        """Learn from an extracted component; Cov(component, y) (d,) as numbers."""
+        with_y = np.asarray(cross, dtype=np.float64)
+        d = len(self._take_component(component).mean)
+        if with_y.shape != (d,):
+            raise DataError(f"cross must have one entry per column of the component ({d}), got shape {with_y.shape}")
+        if not np.isfinite(with_y).all():
+            raise DataError("cross must be finite: the covariance with y is missing or infinite")
+        return with_y
+
     def _coded(self, X: object, y: object) -> Any:
         """y as numbers, or the column of X that holds them."""
         return y
@@ -334,18 +337,20 @@ class OutcomeLearner(ComponentLearner):
         """
         model, on_v = self._need_rca(), outcome.on_v
         if on_v is not None:
-            if on_v.contradicts_stated():
-                warn_user(on_v.contradicts_stated(), SpecificationWarning)
-            if on_v.fails:
-                more = remedy if on_v.on_rest is None else ""
-                warn_user(f"{CONTRADICTED}: {on_v.fails}. {on_v.remedy}{more}", SpecificationWarning)
+            if on_v.doubt:
+                warn_user(f"{on_v.doubt}{remedy if on_v.on_rest is None else ''}", SpecificationWarning)
             return
         test = model.fitted_.outcome_test(outcome, self.component)
-        if test.p_value < _SUSPICIOUS:
-            others = model.fitted_.others(self.component)
-            warn_user(
-                f"y is correlated with {others} (F-test, {test.p_text}), where {self.component_.name} does not live: "
-                f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
-                f"that only controls are in {others}, or choose another component",
-                SpecificationWarning,
-            )
+        if test.finding == Verdict.CONTRADICTED:
+            warn_user(self.goes_with_others(test).removesuffix("."), SpecificationWarning)
+
+    def goes_with_others(self, test: Test, name: str = "y") -> str:
+        """What the test of an outcome on the views outside of the component speaks against; nothing where it does not."""
+        others, component = self._need_rca().fitted_.others(self.component), self.component_.name
+        if test.finding == Verdict.STRONG:
+            return ""
+        return (
+            f"{name} goes with {others} ({test.p_text}), where {component} does not live: it seems to depend on more than "
+            f"{component}, and the coefficients may be wrong. Check that only controls are in {others}, or choose another "
+            "component."
+        )

@@ -37,6 +37,10 @@ _ALL_SURE = {
 }
 
 
+_OPEN: dict[str, Any] = {"alpha": 0.45, "hatch": "////", "edgecolor": GREY, "linewidth": 0}  # how much is not told
+_ABSENT: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}  # pale on light and on dark paper
+
+
 @dataclass(frozen=True, repr=False)
 class SetVariances(Tabular):
     """Variances of columns by component: names {view: its columns}; parts {(view, subset): (columns of the view,)}."""
@@ -258,7 +262,7 @@ class RCA(ComponentAnalysis):
         elif view is None or (view, subset) not in self.transforms_:
             raise ValueError(f"view= must be one of {subset}, got {view!r}")
         else:
-            names = tuple(str(self.views_.feature_names[c]) for c in self.views_[view])
+            names = self.fitted_.view_names[view]
         limits = self.solution_.limits(subset, view)
         limits = self.jackknife(chosen, progress=progress) if limits is None else limits
         return replace(limits, level=level, names=names or own, columns=own)
@@ -266,8 +270,9 @@ class RCA(ComponentAnalysis):
     def variance_table(self) -> SetVariances:
         """Of each column of each view: its variance, and the part of it that each component carries."""
         parts = self.solution_.own_variances()
-        names = {view: tuple(str(self.views_.feature_names[c]) for c in self.views_[view]) for view in self.views_}
-        return SetVariances(names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q})
+        return SetVariances(
+            self.fitted_.view_names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q}
+        )
 
     # ---- reports
 
@@ -313,7 +318,36 @@ class RCA(ComponentAnalysis):
 
     def plot(self, figure: Any = None) -> Any:
         """An UpSet-like figure of the variance per subset; returns the matplotlib Figure."""
-        return _plot(self, figure)
+        import matplotlib.pyplot as plt
+
+        views, order, shares = self.views_.names, self.system_.order, self.variance_shares_
+        if figure is None:
+            figure = new_figure(1.8 + 0.9 * len(order), 3.0 + 0.45 * len(views))
+        bars, dots = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 0.4 + 0.45 * len(views)]})
+        colours = {view: plt.get_cmap("tab10")(i % 10) for i, view in enumerate(views)}
+        at, told = np.arange(len(order)), [q for q in order if not self.solution_.leaves_open(q)]
+        for x, q in zip(at, order, strict=True):
+            wide = 0.84 / len(views)  # one width for all bars: areas compare too
+            for i, view in enumerate(q):
+                height, middle = 100 * shares[view, q], x + (i - (len(q) - 1) / 2) * wide
+                bars.bar(middle, height, 0.9 * wide, color=colours[view], **({} if q in told else _OPEN))
+                bars.text(middle, max(height, 0.0), f"{height:.0f}", ha="center", va="bottom", fontsize=8)
+            rows = [views.index(view) for view in q]
+            dots.plot([x, x], [min(rows), max(rows)], color=GREY, lw=2, zorder=2)
+            for i, view in enumerate(views):
+                dots.scatter(x, i, s=90, zorder=3, **({"color": colours[view]} if view in q else _ABSENT))
+        bars.set_ylabel("variance of the view (%)")
+        bars.set_title("What each component carries of each view", fontsize="medium", loc="left")
+        bars.spines[["top", "right"]].set_visible(False)
+        bars.tick_params(axis="x", length=0)
+        dots.set_yticks(range(len(views)), [in_line(view) for view in views])
+        dots.set_ylim(len(views) - 0.5, -0.5)
+        dots.set_xticks([])
+        dots.set_xlim(-0.6, len(order) - 0.4)
+        dots.set_xlabel("components, by the views they live in")
+        dots.tick_params(axis="y", length=0)
+        dots.spines[:].set_visible(False)
+        return figure
 
 
 def _independent_rows(space: SearchSpace) -> float | None:
@@ -339,101 +373,50 @@ def _independent_rows(space: SearchSpace) -> float | None:
 
 # ---- what a fitted RCA tells a reader
 
-_OPEN: dict[str, Any] = {"alpha": 0.45, "hatch": "////", "edgecolor": GREY, "linewidth": 0}  # how much is not told
 _BAR = 8  # characters of a bar of 100%
+_MEANINGS = {
+    "strong": "strong",
+    "weak": "weak: intervals are identified sets",
+    "not identified": "not identified: nearly Gaussian, small, absent, or mixed with another; intervals are identified sets",
+    "contradicted": "contradicted: the model fails",
+    "not checked": "not checked: the problem is large, or these are the paper's formulas, which do not say how sure they are",
+}
 
 
 def _summary(model: RCA, inner: str | None = None) -> str:
     """The picture, the evidence, the explanation of the set system; inner : the contrastive page, for two views."""
-    shares, views = model.variance_shares_, model.views_.names
+    shares, views, order = model.variance_shares_, model.views_.names, model.system_.order
     heads = [in_line(view) for view in views]
-    width = max(len(in_line(component_name(q))) for q in model.components_)
+    width = max(len(in_line(component_name(q))) for q in order)
     cell = max(_BAR + 6, *(len(head) + 2 for head in heads))
+
+    def by_component(texts: Mapping[Subset, str], indent: str = "  ") -> list[str]:
+        return [f"{indent}{in_line(component_name(q)):<{width}}  {text}".rstrip() for q, text in texts.items() if text]
+
+    def share(view: str, q: Subset) -> str:
+        part = float(shares[view, q]) if view in q else -1.0
+        return "." if view not in q else f"{part:4.0%} " + "█" * max(1, round(_BAR * min(max(part, 0.0), 1.0)))
+
     lines = [
         f"RCA of {len(views)} views, {len(model.components_)} components (method {model.method!r})",
         *model.fitted_.design.covariates_listed(),
         "Share of each view's variance, by component:",
         "",
         " " * width + "  " + "".join(f"{head:<{cell}}" for head in heads).rstrip(),
+        *by_component({q: "".join(f"{share(view, q):<{cell}}" for view in views) for q in order}, ""),
+        "",
     ]
-    for q in model.system_.order:
-        cells = [_cell(shares[view, q]) if view in q else "." for view in views]
-        lines.append(f"{in_line(component_name(q)):<{width}}  " + "".join(f"{text:<{cell}}" for text in cells).rstrip())
-    lines.append("")
     if inner is None:
-        lines += _verdict_lines(model, width)
-    errors = getattr(model, "relative_errors_", None)
-    if errors:
-        lines.append("Relative standard errors of the transformations (approximate):")
-        for q in model.system_.order:
-            cells = [f"{in_line(view)} {errors[view, q]:.0%}" for view in q if (view, q) in errors]
-            if cells:
-                lines.append(f"  {in_line(component_name(q)):<{width}}  " + "  ".join(cells))
-        lines.append("")
-    verdicts = getattr(model, "evidence_", None)
-    if verdicts:
-        lines.append("Evidence (sign-flip test over blocks; p values of absence):")
-        lines += [f"  {in_line(component_name(q)):<{width}}  {verdict}" for q, verdict in verdicts.items()]
-        lines.append("")
-    lines.append(inner if inner is not None else model.system_.explain())
-    return page(lines)
-
-
-_MEANINGS = {
-    "strong": "told",
-    "weak": "weakly told: intervals are identified sets",
-    "not identified": "not told: nearly Gaussian, small, not there, or mixed up with another; intervals are identified sets",
-    "contradicted": "the model fails",
-    "not checked": "not checked: the problem is large, or these are the paper's formulas, which do not say how sure they are",
-}
-
-
-def _verdict_lines(model: RCA, width: int) -> list[str]:
-    """How well each component is told."""
-    lines = ["How well the data tell each component:"]
-    if words := model.solution_.misfit_words():
-        return [f"{words[0].upper()}{words[1:]}.", ""]
-    for q in model.system_.order:
-        lines.append(f"  {in_line(component_name(q)):<{width}}  {_MEANINGS[model.component_verdicts_[q]]}")
-    return [*lines, ""]
-
-
-def _cell(share: float) -> str:
-    return f"{share:4.0%} " + "█" * max(1, round(_BAR * min(max(share, 0.0), 1.0)))
-
-
-_ABSENT: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}  # pale on light and on dark paper
-
-
-def _plot(model: RCA, figure: Any = None) -> Any:
-    """Bars: the share of each view's variance that a component carries. Dots below: the views it lives in."""
-    import matplotlib.pyplot as plt
-
-    views, order, shares = model.views_.names, model.system_.order, model.variance_shares_
-    if figure is None:
-        figure = new_figure(1.8 + 0.9 * len(order), 3.0 + 0.45 * len(views))
-    bars, dots = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 0.4 + 0.45 * len(views)]})
-    colours = {view: plt.get_cmap("tab10")(i % 10) for i, view in enumerate(views)}
-    at, told = np.arange(len(order)), [q for q in order if not model.solution_.leaves_open(q)]
-    for x, q in zip(at, order, strict=True):
-        wide = 0.84 / len(views)  # one width for all bars: areas compare too
-        for i, view in enumerate(q):
-            height, middle = 100 * shares[view, q], x + (i - (len(q) - 1) / 2) * wide
-            bars.bar(middle, height, 0.9 * wide, color=colours[view], **({} if q in told else _OPEN))
-            bars.text(middle, max(height, 0.0), f"{height:.0f}", ha="center", va="bottom", fontsize=8)
-        rows = [views.index(view) for view in q]
-        dots.plot([x, x], [min(rows), max(rows)], color=GREY, lw=2, zorder=2)
-        for i, view in enumerate(views):
-            dots.scatter(x, i, s=90, zorder=3, **({"color": colours[view]} if view in q else _ABSENT))
-    bars.set_ylabel("variance of the view (%)")
-    bars.set_title("What each component carries of each view", fontsize="medium", loc="left")
-    bars.spines[["top", "right"]].set_visible(False)
-    bars.tick_params(axis="x", length=0)
-    dots.set_yticks(range(len(views)), [in_line(view) for view in views])
-    dots.set_ylim(len(views) - 0.5, -0.5)
-    dots.set_xticks([])
-    dots.set_xlim(-0.6, len(order) - 0.4)
-    dots.set_xlabel("components, by the views they live in")
-    dots.tick_params(axis="y", length=0)
-    dots.spines[:].set_visible(False)
-    return figure
+        words = model.solution_.misfit_words()
+        told = by_component({q: _MEANINGS[model.component_verdicts_[q]] for q in order})
+        told = ["How well the data tell each component:", *told]
+        lines += [*([f"{words[0].upper()}{words[1:]}."] if words else told), ""]
+    if errors := getattr(model, "relative_errors_", None):
+        found = {
+            q: "  ".join(f"{in_line(view)} {errors[view, q]:.0%}" for view in q if (view, q) in errors) for q in order
+        }
+        lines += ["Relative standard errors of the transformations (approximate):", *by_component(found), ""]
+    if verdicts := getattr(model, "evidence_", None):
+        tests = by_component({q: str(test) for q, test in verdicts.items()})
+        lines += ["Evidence (sign-flip test over blocks; p values of absence):", *tests, ""]
+    return page([*lines, inner if inner is not None else model.system_.explain()])

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 from richcomponents.algebra import Array
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
+from richcomponents.data.design import is_column
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.inference.draws import Draws, shrink
@@ -27,8 +28,8 @@ from richcomponents.learning.likelihood import (
 )
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.design import is_column
-from richcomponents.models.rca import fit_rca, present, rows_alone
+from richcomponents.models.estimator import present
+from richcomponents.models.rca import fit_rca
 
 _NO_MAXIMUM = "theta is no interior maximum: raise max_iter= or, where the likelihood has none, add ridge="
 
@@ -133,25 +134,22 @@ class ComponentLikelihood(OutcomeLearner):
         start, model = self._start(), self.unfitted_rca()
         column, alone = y if is_column(y) else None, y is None
         X, y, groups, _ = present(model, X, y, groups)
-        if alone:
-            fit_rca(model, X, groups=groups)
-            self._keep_rca(model)
-            outcome = rows_alone(model, X, groups)
-        else:
-            _, outcome = fit_rca(model, X, y if column is not None else _numbers(y), groups, every_row=True)
-            self._keep_rca(model)
+        numbers = y if alone or column is not None else _numbers(y)
+        _, outcome = fit_rca(model, X, numbers, groups, every_row=True)
+        self._keep_rca(model)
+        if not alone:
             outcome, _ = model.fitted_.beside(outcome, self.component)
             outcome = self._named(outcome, y if column is None else column)
             self._warn_of_others(outcome)
         self.on_v_, self.simple_ = outcome.on_v, "residualised"
-        part, samples = self._of_rows(model, outcome, alone)
+        part, samples = self._of_rows(model.fitted_, outcome, alone)
         function = self._function(None if alone else samples[:, -1])
         simply = SampleMean(function, samples)
         simple = self._climb(simply, start).theta
         part = part.condensed(self._order)
         mean = MomentMean(function, part, int(self.degree))
         self._set(self._climb(mean, simple), simple)
-        if model.fitted_.leaves_open(self.component):
+        if model.fitted_.solution.leaves_open(model.fitted_.key(self.component)):
             self._report(simple, 0.0, Estimate.unbounded(simple))
         elif not self._no_errors:
             at_best, at_simple = [], []
@@ -228,13 +226,13 @@ class ComponentLikelihood(OutcomeLearner):
         return int(self.degree) + 1
 
     def _of_rows(
-        self, model: Any, outcome: Outcome, alone: bool, like: Component | None = None
+        self, fitted: Any, outcome: Outcome, alone: bool, like: Component | None = None
     ) -> tuple[Component, Array]:
         """The component S1, or (S1, y), and the rows (R, y) that stand in for it.
 
         alone : there is no y; like : of which it is a replicate, and takes the weights.
         """
-        part, simple = model.component_on_rows(outcome, self.component), model.residual(outcome, self.component)
+        part, simple = fitted.component_on_rows(outcome, self.component), fitted.residual(outcome, self.component)
         part, samples = part if like is None else part.weighted_like(like, self._order), simple + part.mean
         if alone:
             return part, samples

@@ -34,7 +34,7 @@ sizes. They agree to rounding; one process uses one of them throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
@@ -161,6 +161,7 @@ Node = tuple[int, int, int]  # tree, level, index
 Leaf = tuple[int, int, Array]  # block, number of the leaf in it, rows (weights last where there are any)
 
 
+@storable
 class Forest:
     """A mapping node -> sum, with siblings merged as soon as both are present."""
 
@@ -225,20 +226,20 @@ class Forest:
             out.add(node, value)
         return out
 
-    def fold(self, n_trees: int, where: slice | IntArray, size: int) -> Array:
-        """The sum of each tree over some of the entries, shape (n_trees, size)."""
+    def fold(self, n_trees: int, size: int) -> Array:
+        """The sum of each tree, shape (n_trees, size)."""
         total = np.zeros((n_trees, size))
         for (tree, _, _), value in self:
-            total[tree] += value[where]
+            total[tree] += value
         return total
 
-    def arrays(self) -> dict[str, Any]:
+    def to_parts(self) -> dict[str, Any]:
         """The nodes (m, 3) and their sums (m, size), in canonical order, for a file."""
         nodes = np.array([node for node, _ in self], dtype=np.int64).reshape(-1, 3)
         return {"nodes": nodes, "sums": np.stack([value for _, value in self]) if len(self) else np.zeros((0, 0))}
 
     @classmethod
-    def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
+    def of_parts(cls, nodes: IntArray, sums: Array) -> Forest:
         """The way back; refuses what no forest looks like."""
         if sums.ndim != 2 or nodes.shape != (len(sums), 3) or nodes.dtype != np.int64:
             raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
@@ -257,9 +258,6 @@ class Forest:
         )
 
     __hash__ = None  # type: ignore[assignment]
-
-
-storable(Forest, Forest.arrays, Forest.from_arrays)
 
 
 def check_state(layout: Layout, shift: Array, sums: Forest) -> None:
@@ -417,7 +415,8 @@ def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array 
         part = rows[start : start + tile]
         k = len(part)
         np.subtract(part.T, shift[:, None], out=space.x[1:, :k])
-        left, right = _monomials(space, k)
+        left = _monomials(space, space.left, space.x, k, True)
+        right = _monomials(space, space.right, space.first_right, k, False)
         if weight is not None:
             right = np.multiply(right, weight[start : start + k], out=space.weighted[:, :k])
         for low, high, first, raw in plan.steps:
@@ -428,30 +427,20 @@ def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array 
     return np.take(space.raw, plan.gather, mode="clip")  # never out of range: skips the check
 
 
-def _monomials(space: Workspace, k: int) -> tuple[Array, Array]:
-    """Left monomials sorted by last index, right ones by first; each order from the one below."""
-    x = space.x[:, :k]
-    left, right = x, space.first_right[:, :k]
-    for buffer in space.left:
-        low, previous, left = 0, left, buffer[:, :k]
-        for j in range(space.plan.m):
-            # x_j times every shorter monomial whose last index is at most j: a prefix
-            prefix = previous[: _prefix(previous, j, space.plan.m)]
-            np.multiply(x[j], prefix, out=left[low : low + len(prefix)])
-            low += len(prefix)
-    for buffer in space.right:
-        low, previous, right = 0, right, buffer[:, :k]
-        for j in range(space.plan.m):
-            suffix = previous[len(previous) - _prefix(previous, space.plan.m - 1 - j, space.plan.m) :]
-            np.multiply(x[j], suffix, out=right[low : low + len(suffix)])
-            low += len(suffix)
-    return left, right
-
-
-def _prefix(previous: Array, j: int, m: int) -> int:
-    """How many monomials of the same order as `previous` use only the first j + 1 of m coordinates."""
-    order = 1 if len(previous) == m else 2
-    return packed_size(j + 1, order)
+def _monomials(space: Workspace, buffers: Sequence[Array], shortest: Array, k: int, prefixes: bool) -> Array:
+    """Left monomials, sorted by last index (prefixes), or right ones, sorted by first; each order from the one below."""
+    m, x, out = space.plan.m, space.x[:, :k], shortest[:, :k]
+    for buffer in buffers:
+        low, previous, out = 0, out, buffer[:, :k]
+        order = 1 if len(previous) == m else 2
+        for j in range(
+            m
+        ):  # x_j times every shorter monomial whose last index is at most j, or whose first is at least j
+            count = packed_size(j + 1 if prefixes else m - j, order)
+            part = previous[:count] if prefixes else previous[len(previous) - count :]
+            np.multiply(x[j], part, out=out[low : low + count])
+            low += count
+    return out
 
 
 def over_rows(ufunc: np.ufunc, block: Array) -> Array:

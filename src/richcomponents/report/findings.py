@@ -1,32 +1,47 @@
-"""What a fit found, gathered once: the HTML page, the JSON and the printed tables read the same numbers."""
+"""What a fit found, gathered once: the HTML page, the JSON and the printed tables read the same numbers and the same words.
+
+Samples lie in the directions in which the shared part of the first view is largest: with s = U - S1^ (the prediction of what is
+shared, column by column in standard deviations of U), the two leading right singular vectors of s. Before cleaning: U in these
+directions; after: S1^ in the same.
+"""
 
 from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import richcomponents.baselines as baselines
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import VarianceTable
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
+from richcomponents.data.design import is_column, labels_in
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.inference.verdicts import Test, Verdict
-from richcomponents.models.estimator import Estimator
-from richcomponents.notebook import Table, Tabular
+from richcomponents.learning.outcome import CONTRADICTED
+from richcomponents.models.estimator import Estimator, used_rows
+from richcomponents.notebook import Table
 from richcomponents.pair.diagnostics import ADVICE, Diagnostics
-from richcomponents.pair.outcomes import CONTRADICTED
-from richcomponents.report.samples import MOST_VALUES, Samples, look_at
-from richcomponents.text import as_sentence, counted, in_line, listed
+from richcomponents.text import as_sentence, in_line, listed
 
 _MOST_LIMITS = 2500  # entries of A whose limits are asked for
+MOST_ROWS = 5000
+"""Rows that are looked at."""
+_SHOWN = 300  # samples in a picture; columns in a table, of more those that something is to be said about
+MOST_VALUES = 10_000_000
+"""Numbers that are looked at, of rows or of a matrix."""
+_FEW = 6  # different values that have a colour each
+_LITTLE = 1e-9  # of a column's variance
 _OF_ESTIMATE = ("standard error", "low", "high", "p", "odds ratio", "odds low", "odds high")
 
 
@@ -45,18 +60,10 @@ class Provenance:
     @staticmethod
     def versions() -> dict[str, str]:
         """Versions of what computed the numbers."""
-        import scipy
-        import sklearn
-
         from richcomponents import __version__
 
-        return {
-            "richcomponents": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-        }
+        own = {"richcomponents": __version__, "python": platform.python_version()}
+        return own | {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
 
 
 @dataclass(frozen=True)
@@ -113,8 +120,8 @@ class Learned:
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a component enters a view: the matrix (rows, columns), None where nobody could read it; known : where the sign of an
-    entry is told (None: that was not asked)."""
+    """How a component enters a view: the matrix (rows, columns), None where nobody could read it; known : where the data
+    say the sign of an entry (None: that was not asked)."""
 
     component: str
     view: str
@@ -140,6 +147,83 @@ class Sets:
 
 
 @dataclass(frozen=True)
+class Samples:
+    """views : {name: values (n, d)}, nan where missing; names : of their columns; known : {name: (n,)}, what samples may be
+    coloured by; before, after : (n, 2), or None where nothing is shared; of : how many rows there are."""
+
+    views: Mapping[str, Array]
+    names: Mapping[str, tuple[str, ...]]
+    known: Mapping[str, Array]
+    before: Array | None
+    after: Array | None
+    of: int
+
+    @cached_property
+    def drawn(self) -> IntArray:
+        """Numbers of the samples in a picture: evenly spaced, those whose place is known."""
+        if self.before is None or self.after is None:
+            return np.zeros(0, dtype=np.int64)
+        at = np.flatnonzero(np.isfinite(self.before).all(axis=1) & np.isfinite(self.after).all(axis=1))
+        evenly = np.linspace(0, max(len(at) - 1, 0), min(_SHOWN, len(at))).round().astype(np.int64)
+        return np.asarray(at[np.unique(evenly)])
+
+    @cached_property
+    def columns(self) -> Table:
+        """One row per column of each view: what is missing, where its values lie, and a remark where one is due."""
+        rows, seen = Table(), dict[bytes, str]()
+        for view, x in self.views.items():
+            table = _described(x)
+            constant = np.asarray(table["sd"] <= _LITTLE**0.5 * np.maximum(np.abs(table["mean"]), 1e-300))
+            table["skewness"][constant] = np.nan
+            for i, name in enumerate(self.names[view]):
+                first = seen.setdefault(np.ascontiguousarray(x[:, i]).tobytes(), name)
+                same = "constant" if constant[i] else "" if first == name else f"same as {first}"
+                numbers = {title: float(values[i]) for title, values in table.items()}
+                rows.append(
+                    {
+                        "column": name,
+                        "view": view,
+                        **numbers,
+                        "remark": same if np.isfinite(numbers["mean"]) else "no values",
+                    }
+                )
+        return rows
+
+    @cached_property
+    def listed(self) -> Table:
+        """The same for a page: of very many columns those that something is to be said about."""
+        few = len(self.columns) <= _SHOWN
+        return Table(row for row in self.columns if few or row["remark"] or row["missing"])
+
+    @property
+    def coloured(self) -> list[tuple[str, Array | None]]:
+        """By what samples in the picture are coloured, at most two: name and values; nothing where none are drawn."""
+        colours = [(name, values[self.drawn]) for name, values in [*self.known.items()][:2]]
+        return [*colours] or [("", None)] if len(self.drawn) else []
+
+    def with_values(self, view: str) -> tuple[list[str], Array]:
+        """Columns of a view that hold any, (n, k): names and values."""
+        some = np.flatnonzero(np.isfinite(self.views[view]).any(axis=0))
+        return [self.names[view][i] for i in some], self.views[view][:, some]
+
+
+def _described(x: Array) -> dict[str, Array]:
+    """Of columns (n, d); nan where there are no values."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without values
+        mean, sd = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
+        return {
+            "mean": mean,
+            "sd": sd,
+            "least": np.nanmin(x, axis=0),
+            "median": np.nanmedian(x, axis=0),
+            "largest": np.nanmax(x, axis=0),
+            "skewness": np.nanmean(((x - mean) / sd) ** 3, axis=0),
+            "missing": np.mean(np.isnan(x), axis=0),
+        }
+
+
+@dataclass(frozen=True)
 class Findings:
     """All that is said about one fit.
 
@@ -154,7 +238,7 @@ class Findings:
     covariates: tuple[str, ...]
     summary: str
     verdict: str
-    mixing: tuple[Mixing, ...]
+    mixing: tuple[Mixing, ...] = ()
     answer: str = ""
     diagnostics: Diagnostics | None = None
     variance: VarianceTable | None = None
@@ -181,7 +265,7 @@ class Findings:
         provenance: Provenance | None = None,
         progress: bool = False,
     ) -> Findings:
-        """The findings of a fitted ContrastiveRCA, RCA or learner.
+        """The findings of a fitted ContrastiveRCA, RCA, learner or ExposureEffects.
 
         X, y : the rows it was fitted to, for the naive coefficients of a regression. names : column names of X, where X has
         none. outcome : name of y. truth : known coefficients (d_u,), in simulations. progress : show how far it is.
@@ -194,126 +278,88 @@ class Findings:
         rca: Any = getattr(model, "rca_", model)
         if rca is None:
             raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
-        own = () if names is None else tuple(map(str, names))
-        own = (*own, *rca.views_.feature_names[len(own) :])  # levels of covariates that are texts stand behind
-        views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
-        common: dict[str, Any] = {"n": rca.n_samples_, "views": views}
-        if hasattr(model, "answers"):
-            made = provenance or Provenance(model.recipe(), seed=rca.random_state)
-            common |= {"notes": (*notes, *model.notes_), "provenance": made}
-            return cls._of_effects(model, rca, own, truth, X, y, common)
-        if y is not None and not getattr(model, "takes_outcome", False):
+        effects, takes_outcome = hasattr(model, "answers"), getattr(model, "takes_outcome", False)
+        if takes_outcome and (X is None or y is None):
+            raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
+        if y is not None and not (effects or takes_outcome):
             raise ValueError(
                 f"a report of {type(model).__name__} says nothing about an outcome: leave y out, or report on a model of it, "
                 f"such as ComponentRegression(rca={type(rca).__name__}(...)).fit(X, y)"
             )
-        verdict, covariates = (
-            getattr(model, "verdict_", rca.verdict_),
-            tuple(own[i] for i in rca.fitted_.design.known),
-        )
+        fitted, places = rca.fitted_, rca.views_
+        own = () if names is None else tuple(map(str, names))
+        own = (*own, *places.feature_names[len(own) :])  # levels of covariates that are texts stand behind
+        views = {view: tuple(own[i] for i in places[view]) for view in places}
+        exposures = model.exposures_ if effects else ()  # the last of the covariates
+        known = (*(own[i] for i in fitted.design.known),)
+        known = (*known[: len(known) - len(exposures)], *exposures)
         found = cls(
-            **common,
-            covariates=covariates,
-            summary=str(rca.summary()),
-            verdict=verdict,
-            answer=rca.headline(verdict),
-            steps=tuple(rca.next_steps()),
-            samples=look_at(model, rca, X, y, covariates, outcome),
+            n=rca.n_samples_,
+            views=views,
+            covariates=known[: len(known) - len(exposures)],
+            summary=str((model if effects else rca).summary()),
+            verdict=str(getattr(model, "verdict_", rca.verdict_)),
+            provenance=provenance or Provenance(model.recipe() if effects else "", seed=rca.random_state),
+            samples=look_at(model, rca, X, y, known, outcome, views),
             notes=tuple(notes),
-            provenance=provenance or Provenance(seed=rca.random_state),
-            **(_pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)),
         )
+        if effects:
+            truths: Any = [None] * len(exposures) if truth is None else np.atleast_2d(truth)
+            pairs = zip(model.answers(), truths, strict=True)
+            answers = tuple(answer.named(*views.values(), truth=effects) for answer, effects in pairs)
+            steps = tuple(dict.fromkeys(step for answer in answers for step in answer.steps))
+            of_both = (*notes, *model.notes_)
+            return replace(found, notes=of_both, diagnostics=rca.diagnostics_, effects=answers, steps=steps)
+        parts = _pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)
+        found = replace(found, answer=rca.headline(found.verdict), steps=tuple(rca.next_steps()), **parts)
         if rca is model:
             return found
-        at = {name: own[i] for i, name in enumerate(rca.views_.feature_names)}
+        at = dict(zip(places.feature_names, own, strict=True))
         columns = tuple(at[name] for name in model.component_.feature_names)
-        if not model.takes_outcome:
+        if not takes_outcome:
             title, rows = model.title(), model.by_column(columns)
             return replace(found, learned=Learned(title, rows, lambda ax: model.plot(names=columns, ax=ax)))
-        if X is None or y is None:
-            raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
-        told, of_model = _outcome(model, views, X, y, columns, outcome, truth)
-        check, without = told.check(), f"Without {told.name}:\n" if verdict != rca.verdict_ else ""
+        of_outcome, of_model = _outcome(model, X, y, columns, outcome, truth)
+        check, without = of_outcome.check(), f"Without {outcome}:\n" if found.verdict != rca.verdict_ else ""
         summary = f"{without}{found.summary}\n  {in_line(check['check']):24} {check['value']}"
-        steps = () if told.fails else found.steps  # an alarm says what to do, and more samples would not help
-        return replace(found, outcome=told, summary=summary, steps=steps).noting([*notes, *of_model])
+        steps = () if of_outcome.fails else found.steps  # an alarm says what to do, and more samples would not help
+        return replace(found, outcome=of_outcome, summary=summary, steps=steps).noting([*notes, *of_model])
 
     def noting(self, notes: Sequence[str]) -> Findings:
         """With these notes, but those that the alarms or the advice say."""
-        said = [
-            *map(str, ADVICE.values()),
-            *([CONTRADICTED] if self.outcome is not None and self.outcome.fails else []),
-        ]
+        fails = self.outcome is not None and self.outcome.fails
+        said = [*map(str, ADVICE.values()), *([CONTRADICTED] if fails else [])]
         kept = (note for note in notes if not any(sentence in note for sentence in said))
         return replace(self, notes=tuple(dict.fromkeys(kept)))
-
-    @classmethod
-    def _of_effects(
-        cls, model: Any, rca: Any, own: Sequence[str], truth: Array | None, X: object, y: object, common: dict[str, Any]
-    ) -> Findings:
-        truths: Any = [None] * len(model.exposures_) if truth is None else np.atleast_2d(truth)
-        pairs = zip(model.answers(), truths, strict=True)
-        answers = tuple(answer.named(*common["views"].values(), truth=effects) for answer, effects in pairs)
-        known = rca.fitted_.design.known[: -len(answers)]  # the exposures stand last
-        return cls(
-            **common,
-            covariates=tuple(own[i] for i in known),
-            summary=str(model.summary()),
-            verdict=str(model.verdict_),
-            mixing=(),
-            diagnostics=rca.diagnostics_,
-            effects=answers,
-            samples=look_at(model, rca, X, y, (*(own[i] for i in known), *model.exposures_), ""),
-            steps=tuple(dict.fromkeys(step for answer in answers for step in answer.steps)),
-        )
 
     @property
     def shared_share(self) -> float | None:
         """Of two views: mean over the columns of U of Var(S2) / Var(U), free of units."""
         return None if self.variance is None else float(np.mean(self.variance.shared_share))
 
+    # ---- words
+
+    def _each(self, said: Callable[[ExposureAnswer], Iterable[str]]) -> list[str]:
+        """Sentences about exposures: what is said of all of them once, what is said of some with their names."""
+        of: dict[str, list[str]] = {}
+        for answer in self.effects:
+            for sentence in filter(None, said(answer)):
+                of.setdefault(sentence, []).append(answer.exposure)
+        return [one if len(names) == len(self.effects) else f"{listed(names)}: {one}" for one, names in of.items()]
+
+    def said(self) -> str:
+        """The verdict in words, without the tests that fail."""
+        words = self._each(lambda one: [one.meaning])
+        if len(words) > 1:
+            words = [f"{one.exposure} ({one.verdict}): {one.meaning}" for one in self.effects]
+        return " ".join(words) if self.effects else self.answer
+
     def alarms(self) -> list[str]:
         """What contradicts the model, as sentences."""
         if self.effects:  # the tests of the two views are among those of the exposures
-            return [self._of(answer, answer.alarm) for answer in self.effects if answer.alarm]
+            return self._each(lambda one: [one.alarm])
         of_outcome = [self.outcome.says] if self.outcome is not None and self.outcome.fails else []
         return of_outcome + ([] if self.diagnostics is None else self.diagnostics.alarms())
-
-    def checks(self) -> Table:
-        """All tests and what they found, a row each."""
-        if self.effects:
-            return Table(
-                {
-                    "check": f"{one.name.capitalize()} ({answer.exposure})",
-                    # a correction has no p value, and says how large it is
-                    "value": "" if one.name == "correction" else one.p_text,
-                    "finding": one.finding,
-                    "meaning": as_sentence(one.says),
-                }
-                for answer in self.effects
-                for one in answer.tests
-            )
-        of_outcome = [] if self.outcome is None else [self.outcome.check()]
-        return Table([*([] if self.diagnostics is None else self.diagnostics.checks()), *of_outcome])
-
-    def tables(self) -> list[tuple[str, Tabular | Table]]:
-        """What was estimated: title and table, the clearest effects first."""
-        if self.outcome is not None:
-            contrast = "" if self.outcome.contrast is None else f"; {self.outcome.contrast}"
-            return [(f"Coefficients ({self.outcome.unit}), by method{contrast}", self.outcome.rows())]
-        if self.learned is not None:
-            return [(self.learned.title, self.learned.rows)]
-        return [
-            (f"Effects of {one.exposure}, the clearest first", one.effects.take(one.order())) for one in self.effects
-        ]
-
-    def _of(self, answer: ExposureAnswer, sentence: str) -> str:
-        """Of several exposures each is named."""
-        return sentence if len(self.effects) == 1 else f"{answer.exposure}: {sentence}"
-
-    def headline(self) -> str:
-        """The verdict in a few sentences, failed tests included."""
-        return " ".join((self.lead(), *self.detail()))
 
     def lead(self) -> str:
         """The part of the headline that nobody may miss."""
@@ -324,65 +370,46 @@ class Findings:
         """The rest of the headline: what was found for each exposure."""
         return [answer.finding() for answer in self.effects]
 
-    def said(self) -> str:
-        """The verdict in words, without the tests that fail."""
-        if not self.effects:
-            return self.answer
-        meanings = {answer.meaning for answer in self.effects}
-        if len(meanings) == 1:
-            return meanings.pop()
-        return " ".join(f"{answer.exposure} ({answer.verdict}): {answer.meaning}" for answer in self.effects)
-
-    def question(self) -> str:
-        """What was asked, in one sentence."""
-        tests = {next(iter(self.views)): one.effects.names for one in self.effects}  # instruments stand behind them
-        columns = {view: counted(names, "column") for view, names in {**self.views, **tests}.items()}
-        u, v, *_ = (
-            f"the {count} of {view if view == letter else f'{view} ({letter})'}"
-            for letter, (view, count) in zip("UV", columns.items(), strict=False)
-        )
-        if self.effects:
-            exposures = [answer.exposure for answer in self.effects]
-            does, it = ("Does", "it") if len(exposures) == 1 else ("Do", "them")
-            asked = (
-                f"{does} {listed(exposures)} change {u}, when something that nobody measured may go with {it} and disturb "
-                f"them? Negative controls: {v}. "
-            )
-        elif self.diagnostics is None:
-            parts = [f"{view} ({count})" for view, count in columns.items()]
-            asked = f"Which hidden parts do {listed(parts)} have in common, and what is their own? "
-        else:
-            asked = f"What is specific to {u}, once what they share with {v} is removed? "
-        asked += f"{self.n} samples"
-        if self.covariates:
-            asked += f"; removed first: {', '.join(self.covariates)}"
-        if self.outcome is not None:
-            against = "" if self.outcome.contrast is None else f", {self.outcome.contrast}"
-            asked += f"; outcome: {self.outcome.name}{against}"
-        return asked + "."
+    def headline(self) -> str:
+        """The verdict in a few sentences, failed tests included."""
+        return " ".join((self.lead(), *self.detail()))
 
     def advice(self) -> list[str]:
-        """Sentences for the reader, notes included, each once."""
-        return list(dict.fromkeys([*self._advice(), *self.notes]))
-
-    def _advice(self) -> list[str]:
+        """What else a reader should know and do, each sentence once; then what would help, in numbers."""
         if self.effects:
-            advice = [one for answer in self.effects for one in answer.advice()]
-            return list(dict.fromkeys([*self._about_controls(), *advice]))
+            return list(dict.fromkeys([*self._each(lambda one: one.more()), *self.steps]))
         said = [] if self.diagnostics is None else self.diagnostics.advice()
         if self.outcome is not None and self.diagnostics is not None and self.verdict != self.diagnostics.verdict:
             said = [f"Without {self.outcome.name}: {one}" for one in said]  # it is the outcome that contradicts
-        return [*said, *self.steps]
+        return list(dict.fromkeys([*said, *self.steps]))
 
-    def _about_controls(self) -> list[str]:
-        """How the controls fared: exposures of which the same is to be said share a sentence; an alarm has said it already."""
-        same: dict[str, list[ExposureAnswer]] = {}
-        for answer in self.effects:
-            if not answer.alarm:
-                same.setdefault(answer.about_controls(), []).append(answer)
-        if len(self.effects) == 1:
-            return [answer.about_controls() for answers in same.values() for answer in answers]
-        return [f"{listed([answer.exposure for answer in answers])}: {text}" for text, answers in same.items()]
+    # ---- tables
+
+    def checks(self) -> Table:
+        """All tests and what they found, a row each."""
+        if not self.effects:
+            of_outcome = [] if self.outcome is None else [self.outcome.check()]
+            return Table([*([] if self.diagnostics is None else self.diagnostics.checks()), *of_outcome])
+        tests = [
+            (f"{one.name.capitalize()} ({answer.exposure})", one) for answer in self.effects for one in answer.tests
+        ]
+        # a correction has no p value, and says how large it is
+        values = ("" if one.name == "correction" else one.p_text for _, one in tests)
+        return Table(
+            {"check": name, "value": value, "finding": one.shown, "meaning": as_sentence(one.says)}
+            for value, (name, one) in zip(values, tests, strict=True)
+        )
+
+    def tables(self) -> list[tuple[str, Any]]:
+        """What was estimated: title and table, the clearest effects first."""
+        if self.outcome is not None:
+            contrast = "" if self.outcome.contrast is None else f"; {self.outcome.contrast}"
+            return [(f"Coefficients ({self.outcome.unit}), by method{contrast}", self.outcome.rows())]
+        if self.learned is not None:
+            return [(self.learned.title, self.learned.rows)]
+        return [
+            (f"Effects of {one.exposure}, the clearest first", one.effects.take(one.order())) for one in self.effects
+        ]
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""
@@ -392,12 +419,12 @@ class Findings:
             "headline": self.headline(),
             "verdict": self.verdict,
             "alarms": self.alarms(),
-            "advice": self._advice(),
-            "next_steps": list(self.steps),
-            "notes": list(self.notes),
+            "advice": self.advice(),
+            "next_steps": self.steps,
+            "notes": self.notes,
             "n": self.n,
             "views": self.views,
-            "covariates": list(self.covariates),
+            "covariates": self.covariates,
             "coefficients": None if told is None else told.rows(),
             "outcome": None if told is None else told.name,
             "component": None if told is None else told.component,
@@ -425,61 +452,58 @@ class Findings:
         if self.sets is not None:
             found["components"] = self.sets.rows
             found["mixing"] = [{"component": m.component, "view": m.view, "A": m.matrix} for m in self.mixing]
-        return {name: _plain(value) for name, value in found.items()}
+        plain: Any = _plain(found)
+        return dict(plain)
 
 
 def _of_exposure(answer: ExposureAnswer) -> dict[str, object]:
     return {
         "exposure": answer.exposure,
-        "verdict": str(answer.verdict),
+        "verdict": answer.verdict,
         "meaning": answer.meaning,
         "found": answer.effects.take(np.flatnonzero(answer.found)).names,
         "rank": answer.rank,
         "rho": answer.share,
-        "tests": [{"name": t.name, "p": t.p_value, "finding": str(t.finding), "says": t.says} for t in answer.tests],
+        "tests": [{"name": t.name, "p": t.p_value, "finding": t.shown, "says": t.says} for t in answer.tests],
         "effects": answer.effects.rows(),
         "controls": answer.controls,
-        "rank_effects": dict(answer.ranks),
+        "rank_effects": answer.ranks,
     }
 
 
 def _plain(value: object) -> object:
     """JSON's own types; nan and infinities become None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return value if value is None else str(value)
+    match value:
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case np.ndarray() | np.generic():
+            return _plain(value.tolist())
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case bool() | int() | None:
+            return value
+    return str(value)
 
 
 # ---- from a fitted model
 
 
 def _pair(rca: Any, views: dict[str, tuple[str, ...]], progress: bool) -> dict[str, Any]:
-    """What two views give: U = S1 + S2, V = A S2 + S3."""
+    """What two views give: U = S1 + S2, V = A S2 + S3; entries of A with whether their limits leave zero out, if these take no
+    refits."""
     (_, names_u), (v, names_v) = views.items()
-    A = rca.A_ if len(names_u) * len(names_v) <= MOST_VALUES else None
+    A, known = rca.A_ if len(names_u) * len(names_v) <= MOST_VALUES else None, None
+    if A is not None and A.size <= _MOST_LIMITS and rca.verdict_ not in ("not checked", "nothing shared"):
+        limits = rca.confidence_interval("A")
+        known = (limits.low > 0) | (limits.high < 0)
+    variance = replace(rca.variance_table(progress=progress), names=names_u)
     return {
         "diagnostics": rca.diagnostics_,
-        "variance": replace(rca.variance_table(progress=progress), names=names_u),
-        "mixing": (Mixing("S2", v, names_v, names_u, A, _told(rca, A)),),
+        "variance": variance,
+        "mixing": (Mixing("S2", v, names_v, names_u, A, known),),
     }
-
-
-def _told(rca: Any, A: Array | None) -> Array | None:
-    """Entries of A whose limits leave zero out; None where limits would take refits."""
-    if A is None or A.size > _MOST_LIMITS or rca.verdict_ in ("not checked", "nothing shared"):
-        return None
-    limits = rca.confidence_interval("A")
-    return np.asarray((limits.low > 0) | (limits.high < 0))
 
 
 def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -498,33 +522,82 @@ def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
 
 
 def _outcome(
-    model: Any,
-    views: dict[str, tuple[str, ...]],
-    X: object,
-    y: object,
-    columns: tuple[str, ...],
-    name: str,
-    truth: Array | None,
+    model: Any, X: object, y: object, columns: tuple[str, ...], name: str, truth: Array | None
 ) -> tuple[Outcome, tuple[str, ...]]:
     """The coefficients, and the model's notes, which call the outcome by its name."""
-    found, others, component = model.estimate(columns), {}, model.component_.name
+    found, others = model.estimate(columns), {}
     if found.others:
         others = {"naive": np.ravel(baselines.naive(model.unfitted(), X, y).coef_), **found.others}
     others |= {} if truth is None else {"truth": truth}
     event = name if model.contrast is None else f"{name} = {model.contrast.positive}"
-    outside = [] if isinstance(model.component, str) else [view for view in views if view not in model.component]
-    others_are, test, on_v = listed(outside) if outside else "V", model.outcome_test(X, y), model.on_v_
-    says, finding = f"{name} does not go with {others_are}, as the model asks.", test.finding
-    if on_v is not None:  # it knows of more than this test
-        model, on_v = copy(model), replace(on_v, name=name)
-        model.on_v_, finding = on_v, Verdict.CONTRADICTED if on_v.fails else Verdict.STRONG
-        says = on_v.notes()[0] if on_v.goes_with and not on_v.stated else says
-        says = f"{on_v.fails}. {on_v.remedy}." if on_v.fails else says
-    elif finding != Verdict.STRONG:
-        says = (
-            f"{name} goes with {others_are} ({test.p_text}): it seems to depend on more than {component}, and the coefficients "
-            "may be wrong."
-        )
+    outside, test = model.rca_.fitted_.others(model.component), model.outcome_test(X, y)
+    says, finding = model.goes_with_others(test, name), test.finding
+    if model.on_v_ is not None:  # it knows of more than this test
+        model = copy(model)
+        on_v = model.on_v_ = replace(model.on_v_, name=name)
+        fails = f"{on_v.doubt.removeprefix(CONTRADICTED).removeprefix(': ')}." if on_v.doubt else ""
+        finding = Verdict.CONTRADICTED if fails else Verdict.STRONG
+        allowed = on_v.notes()[0] if on_v.goes_with and not on_v.stated else ""
+        if says and not allowed:
+            why = (
+                "as it may through the shared part"
+                if on_v.stated
+                else "but nothing is shared, and nothing is corrected"
+            )
+            allowed = f"{name} goes with {outside} ({test.p_text}), {why}."
+        says = fails or allowed
+    says = says or f"{name} does not go with {outside}, as the model asks."
     estimate = replace(found, others=others)
-    of = (name, model.unit(event), component, others_are, estimate, test, says, finding, model.contrast)
+    of = (name, model.unit(event), model.component_.name, outside, estimate, test, says, finding, model.contrast)
     return Outcome(*of), model.notes()
+
+
+# ---- from its rows
+
+
+def look_at(
+    model: Any,
+    rca: Any,
+    X: object,
+    y: object,
+    known: tuple[str, ...],
+    outcome: str,
+    names: Mapping[str, tuple[str, ...]],
+) -> Samples | None:
+    """The first rows behind a fit; None where they cannot be read (again). known : names of the covariates, exposures included;
+    names : of the columns of the views."""
+    if X is None:
+        return None
+    exposed = hasattr(model, "rows_of_rca")
+    most = min(MOST_ROWS, max(MOST_VALUES // max(len(rca.views_.feature_names), 1), 50))
+    rows = model.rows_of_rca(X, y) if exposed else used_rows(rca, X)
+    if rows is None or not rows.rereadable:
+        return None
+    views, covariates, own = rca.fitted_.first_rows(rows, most)
+    last_first = zip(reversed(known), covariates.T[::-1], strict=True)  # exposures stand last, and are of most interest
+    colours = {name: _as_classes(values) for name, values in last_first}
+    of_rows: Any = () if exposed or y is None else np.asarray(labels_in(X, y) if is_column(y) else y)
+    if np.ndim(of_rows) == 1 and len(of_rows) >= len(own):
+        colours = {outcome: _as_classes(of_rows[: len(own)]), **colours}
+    return Samples(views, names, colours, *_cleaned(next(iter(views.values())), own), int(rca.n_samples_))
+
+
+def _as_classes(values: Array) -> Array:
+    """Few different numbers as texts: they are classes, not measurements."""
+    if values.dtype.kind not in "biuf" or len(np.unique(values)) > _FEW:
+        return values
+    return np.array([f"{value:g}" for value in values.astype(np.float64)], dtype=object)
+
+
+def _cleaned(values: Array, own: Array) -> tuple[Array | None, Array | None]:
+    """Where samples lie in the two leading shared directions, (n, 2), with what is shared and without it."""
+    known = np.isfinite(values).all(axis=1) & np.isfinite(own).all(axis=1)
+    if known.sum() < 3 or values.shape[1] != own.shape[1] or values.shape[1] < 2:
+        return None, None
+    centred, scale = values - values[known].mean(axis=0), values[known].std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    shared = (centred - own)[np.flatnonzero(known)[:_SHOWN]] / scale
+    if np.linalg.norm(shared) ** 2 <= _LITTLE * shared.size:
+        return None, None
+    directions = np.linalg.svd(shared, full_matrices=False)[2][:2].T
+    return (centred / scale) @ directions, (own / scale) @ directions

@@ -1,26 +1,32 @@
-"""One HTML file from templates/page.html, with contents, style, script and pictures inside; nothing is loaded."""
+"""One HTML file from templates/page.html, with contents, style, script and pictures inside; nothing is loaded.
+
+Pictures are SVG that lives inside the page, follows its text colour and reads aloud. Each is drawn once, as wide as a phone can
+show it; the page scales it to the room there is.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 import os
+import re
+import warnings
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from markupsafe import Markup
 
+from richcomponents import plots
 from richcomponents.algebra import Array
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.notebook import TONES, Table, templates
 from richcomponents.outputs import check_outputs, write_text
-from richcomponents.plots import MOST
-from richcomponents.report import pictures
 from richcomponents.report.findings import Findings, Mixing, Provenance
-from richcomponents.text import plain
+from richcomponents.text import counted, listed, plain
 
 SHOWN = 25
 """Rows of a table that are seen at first."""
@@ -29,6 +35,9 @@ _FIRST_READ = (
     "name", "estimate", "low", "high", "p", "q", "adjusted", "naive", "truth", "standard error", "identified low",
     "identified high",
 )  # fmt: skip
+
+
+# ---- tables
 
 
 class Doubtful(float):
@@ -69,11 +78,74 @@ def entries(part: Mixing) -> Table:
     """A by rows; numbers of which the sign is open are doubtful."""
     A: Any = part.matrix
     sure = np.ones(A.shape, dtype=np.bool_) if part.known is None else part.known
-    out = Table()
-    for row, values, known in zip(part.rows, A, sure, strict=True):
-        numbers = (float(a) if told else Doubtful(a) for a, told in zip(values, known, strict=True))
-        out.append({part.view: row, **dict(zip(part.columns, numbers, strict=True))})
-    return out
+    cells = [
+        [a if known else Doubtful(a) for a, known in zip(*row, strict=True)]
+        for row in zip(A.tolist(), sure, strict=True)
+    ]
+    return Table(
+        {part.view: row, **dict(zip(part.columns, values, strict=True))}
+        for row, values in zip(part.rows, cells, strict=True)
+    )
+
+
+# ---- pictures
+
+_WIDTH, _SCREEN = 5.2, 115  # inches; pixels an inch where there is room
+_INK = "#0a0b0c"  # drawn in this colour, replaced by the page's own
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
+    "font.size": 10,
+    **dict.fromkeys((f"axes.{part}color" for part in ("label", "edge", "title")), _INK),
+    **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), _INK),
+    **dict.fromkeys((f"{part}.facecolor" for part in ("figure", "axes", "savefig")), "none"),
+}
+
+
+def svg(
+    salt: str,
+    text: str,
+    height: float,
+    draw: Callable[..., Any],
+    *given: Any,
+    width: float = _WIDTH,
+    whole: bool = False,
+    **style: Any,
+) -> Markup:
+    """A picture as an element: draw(*given, ax=, **style), or draw(figure, *given) of a whole figure.
+
+    text : read aloud; height, width : in inches; salt : tells identifiers of several pictures on one page apart; the same salt
+    gives the same bytes.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    out, salted = io.StringIO(), cast(Any, {**_STYLE, "svg.hashsalt": salt})
+    with rc_context(salted), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a letter the drawing font lacks: the browser has it
+        figure = Figure(figsize=(width, height), layout="constrained")
+        draw(figure, *given, **style) if whole else draw(*given, ax=figure.add_subplot(), **style)
+        figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    opening = Markup('<svg viewBox="{}" width="{}" class="{}" role="img" aria-label="{}"><title>{}</title>').format(
+        f"0 0 {round(72 * width)} {round(72 * height)}",
+        round(_SCREEN * width),
+        "wide" if width > 1.4 * _WIDTH else "",
+        text,
+        text,
+    )
+    drawn = re.sub(r"^.*?<svg[^>]*>\s*|<defs>\s*<style.*?</style>\s*</defs>", "", out.getvalue(), flags=re.DOTALL)
+    # identifiers that matplotlib does not salt (figure_1, axes_1, ...) would repeat from picture to picture
+    drawn = re.sub(r'(\bid="|url\(#|href="#)', lambda match: f"{match.group(1)}{salt}-", drawn)
+    return opening + Markup(drawn.replace(_INK, "currentColor").strip())
+
+
+def lines(names: Sequence[str]) -> float:
+    """Height of a picture with a line per row, and a legend below."""
+    return 1.6 + 0.3 * min(len(names), plots.MOST)
+
+
+# ---- the page
 
 
 def render(found: Findings, title: str = "Rich component analysis") -> str:
@@ -88,9 +160,9 @@ def render(found: Findings, title: str = "Rich component analysis") -> str:
         "form-action 'none'"
     )
     return plain(env.get_template("page.html").render(
-        found=found, title=title, style=style, script=script, policy=Markup(rules.format(*hashes)), tones=TONES, most=MOST,
-        shown=SHOWN, versions=Provenance.versions(), contents=[], figures=[], pictures=pictures, entries=entries,
-        clearest=clearest, table=lambda *given: Markup(html_table(*given)),
+        found=found, title=title, style=style, script=script, policy=Markup(rules.format(*hashes)), tones=TONES,
+        shown=SHOWN, versions=Provenance.versions(), contents=[], figures=[], entries=entries, clearest=clearest, plots=plots,
+        svg=svg, lines=lines, usual=_WIDTH, table=lambda *given: Markup(html_table(*given)), listed=listed, counted=counted,
     ))  # fmt: skip
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy import stats
+from scipy.linalg import block_diag
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
-from richcomponents.components.component import Component, CumulantSource, Term, Terms
+from richcomponents.components.component import Component, CumulantSource, Term, Terms, less
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import (
     Factored,
+    LinearMap,
     Spread,
     added,
     check_entries,
@@ -40,12 +43,16 @@ from richcomponents.learning.coefficients import (
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.pair.diagnostics import rounded
-from richcomponents.paper.general import Linear, Transforms, cumulant_terms, evaluate, linear_of_cumulants, loading
-from richcomponents.paper.solution import coefficients_of
+from richcomponents.paper.general import Transforms, loading
 from richcomponents.sets.discover import SetTest
-from richcomponents.sets.evidence import SetEvidence, WhiteViews, home
-from richcomponents.sets.model import Known, Parameters, by_view, pattern_terms, ties_of
-from richcomponents.sets.refine import covariances_identified, implied_covariance, least_squares_covariances, refit
+from richcomponents.sets.evidence import SetEvidence, Structure, WhiteViews, home
+from richcomponents.sets.model import (
+    Parameters,
+    by_view,
+    covariances_identified,
+    implied_covariance,
+    refit,
+)
 from richcomponents.storage import storable
 
 _LEAST_LEFT = 0.5  # of a fitted own covariance, in any direction, where the others leave less of the view
@@ -62,25 +69,19 @@ def component_name(subset: Subset) -> str:
 class SetFit:
     """What was fitted, to all blocks or to all but one, in white coordinates.
 
-    transforms : {(view, Q): (white columns of the view, of the gauge view)}; covariances : {Q: of the component}; total : the
-    covariance of all white columns that predictors divide by; parameters : of the joint fit, None for the paper's method.
+    structure : the components; transforms : {(view, Q): (white columns of the view, of the gauge view)}; covariances : {Q: of
+    the component}; total : the covariance of all white columns that predictors divide by; parameters : of the joint fit, None
+    for the paper's method.
     """
 
-    system: SetSystem
+    structure: Structure
     transforms: Transforms
     covariances: Mapping[Subset, Array]
     total: Array
     parameters: Parameters | None = None
 
     @classmethod
-    def by_loadings(
-        cls,
-        evidence: SetEvidence,
-        system: SetSystem,
-        gauge: Mapping[Subset, str],
-        parameters: Parameters,
-        known: Known,
-    ) -> SetFit:
+    def by_loadings(cls, evidence: SetEvidence, structure: Structure, parameters: Parameters) -> SetFit:
         """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+ (those that were given as they
         are), Cov(S) = C_g C_g'.
 
@@ -89,20 +90,18 @@ class SetFit:
         shared than the ranks say: with 569 samples of three times ten columns the parts added up to 60% of a view.
         """
         transforms: Transforms = {}
-        covariances = {}
-        for q in system.order:
+        covariances, total = {}, implied_covariance(evidence, parameters.loadings)
+        for q in structure.system.order:
             C = parameters.loadings[q]
             parts = by_view(C, q, evidence.columns)
-            own = parts[gauge[q]]
+            own = parts[structure.gauge[q]]
             inverse = np.linalg.pinv(own)
             for view in q:
-                transforms[view, q] = known.get((view, q), parts[view] @ inverse)
+                transforms[view, q] = structure.known.get((view, q), parts[view] @ inverse)
             covariances[q] = own @ own.T
             if C.shape[1] == len(own):
-                transforms[gauge[q], q] = np.eye(C.shape[1])
-        total = implied_covariance(evidence, system, parameters.loadings)
-        for q in system.order:
-            if len(q) == 1 and parameters.loadings[q].shape[1] == len(covariances[q]):
+                transforms[structure.gauge[q], q] = np.eye(len(own))
+            if len(q) == 1 and C.shape[1] == len(own):
                 inside = np.ix_(evidence.columns[q[0]], evidence.columns[q[0]])
                 root = power(covariances[q], 0.5, 0.0)
                 back = np.linalg.pinv(root, hermitian=True, rcond=1e-9)
@@ -110,30 +109,44 @@ class SetFit:
                 left = root @ power(symmetric(back @ rest @ back), 1.0, _LEAST_LEFT) @ root
                 total[inside] += left - covariances[q]
                 covariances[q] = left
-        return cls(system, transforms, covariances, total, parameters)
-
-    @classmethod
-    def by_paper(cls, evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], linear: Linear) -> SetFit:
-        """Without absent components; covariances by the paper's recursion or, where no pair of views isolates a component, by
-        least squares on all cross-covariances. Not projected: they need not be positive."""
-        for gone in linear.absent:
-            system = system.without(gone)
-        if not len(system):
-            raise DataError(
-                "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
-            )
-        if system.L > 2:
-            covariances = least_squares_covariances(
-                np.eye(evidence.p), evidence.correlation, system, evidence.columns, linear.transforms
-            )
-        else:
-            terms = cumulant_terms(system, linear.transforms, gauge, evidence.columns)
-            covariances = {q: symmetric(evaluate(evidence.cumulants, terms[q], 2)) for q in system.order}
-        return cls(system, linear.transforms, covariances, evidence.correlation)
+        return cls(structure, transforms, covariances, total, parameters)
 
     @cached_property
     def inverse(self) -> Array:
         return np.asarray(np.linalg.pinv(self.total, hermitian=True, rcond=1e-10), dtype=np.float64)
+
+    def loading(self, columns: Mapping[str, IntArray], key: Subset) -> Array:
+        """(white columns, those of the gauge view): how the component enters all white columns."""
+        return loading(self.transforms, columns, self.structure.gauge[key], key)
+
+    def terms(self, columns: Mapping[str, IntArray]) -> dict[Subset, list[tuple[Term, ...]]]:
+        """Cumulants of a component as cross-cumulants of the views, given all transformations:
+
+            k_t(W1'z, ..., Wt'z) = k_t(S_Q) + sum over supersets R of k_t(S_R)(L_R'W1, ..., L_R'Wt)
+
+        holds when a distinguishing set of views fills some slots, each undone by its own A^+, and EVERY other slot is any
+        linear map of all columns that leaves S_Q as it is (W'L_Q = I); L_Q are the loadings of Q. The map of least variance,
+        W = Cov(z)^-1 L_Q (L_Q' Cov(z)^-1 L_Q)^-1, gives far less noise than one view. k_t(S_R) is read the same way.
+
+        Of every member: distinguishing sets in turn with that map, then with the gauge view.
+        """
+        system, out = self.structure.system, dict[Subset, list[tuple[Term, ...]]]()
+        loadings = {q: self.loading(columns, q) for q in system.order}
+        for q, L in loadings.items():
+            alone = {view: np.zeros_like(L) for view in q}  # A(view, Q)^+ U_view
+            for view in q:
+                alone[view][columns[view]] = np.linalg.pinv(self.transforms[view, q]).T
+            size = {view: float(np.sum(undone**2)) for view, undone in alone.items()}
+            sets = combinations(q, len(system.distinguishing(q)))
+            supports = [support for support in sets if system.distinguishes(support, q)]
+            supports.sort(key=lambda support: np.prod([size[view] for view in support]))  # tame inverses first
+            weighted = self.inverse @ L
+            best = weighted @ np.linalg.pinv(L.T @ weighted, hermitian=True, rcond=1e-10)
+            patterns = [(support, best) for support in supports]
+            patterns.append((supports[0], alone[self.structure.gauge[q]]))
+            above = [(loadings[r], out[r][0]) for r in system.supersets(q)]
+            out[q] = [less(Term(1.0, tuple(alone[view] for view in s), fill), above) for s, fill in patterns]
+        return out
 
 
 def _sure(what: str, error: float) -> Test:
@@ -148,36 +161,42 @@ def _sure(what: str, error: float) -> Test:
 class SetSolution:
     """Everything about the fitted components.
 
-    fitted : the fit; gauge, ranks : the view each component is written in, and its dimension; white : the views in white
-    columns; source : of cumulants of the white columns; relative_errors : {(view, Q): approximate standard error of A over its
-    size}, none of large problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of
-    discovery, None without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were
-    looked at, its own}, of wide views; independent_rows : how many the samples are worth; units : different rows, where they
-    are few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were
-    given; misfit : of covariances between views, None for the paper's method.
+    fitted : the fit; white : the views in white columns; source : of cumulants of the white columns; verdicts : of discovery,
+    None without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at,
+    its own}, of wide views; independent_rows : how many the samples are worth; units : different rows, where they are few, and
+    grouped : whether rows belong to groups; relative_errors : {(view, Q): approximate standard error of A over its size}, none
+    of large problems, covariance_errors : {Q: that of Cov(S_Q)}, and misfit : of covariances between views (None for the
+    paper's method).
     """
 
     fitted: SetFit
-    gauge: Mapping[Subset, str]
-    ranks: Mapping[Subset, int]
     white: WhiteViews
     source: CumulantSource
-    relative_errors: Mapping[tuple[str, Subset], float] | None
-    covariance_errors: Mapping[Subset, float] | None
     verdicts: Mapping[Subset, SetTest] | None
     mean: Array
     beyond: Mapping[str, Factored]
     independent_rows: float
     units: int | None
     grouped: bool
-    known: Known = field(default_factory=dict)
+    relative_errors: Mapping[tuple[str, Subset], float] | None = None
+    covariance_errors: Mapping[Subset, float] | None = None
     misfit: Test | None = None
 
     infers_T = False
 
     @property
     def system(self) -> SetSystem:
-        return self.fitted.system
+        return self.fitted.structure.system
+
+    @property
+    def gauge(self) -> Mapping[Subset, str]:
+        """The view that each component is written in."""
+        return self.fitted.structure.gauge
+
+    @property
+    def ranks(self) -> Mapping[Subset, int]:
+        """How many directions each component has."""
+        return self.fitted.structure.ranks
 
     @property
     def keys(self) -> tuple[Subset, ...]:
@@ -203,11 +222,15 @@ class SetSolution:
         """Statistical blocks that hold rows."""
         return self.source.blocks
 
+    def frame(self, key: Subset) -> LinearMap:
+        """The maps to and from white columns of a component's gauge view."""
+        return self.white.frames[self.gauge[key]]
+
     # ---- in the user's units
 
     def transform(self, view: str, key: Subset) -> Array:
         """A(view, Q), (columns of the view, columns of the gauge view); the identity at the gauge view."""
-        seen, gauge = self.white.frames[view], self.white.frames[self.gauge[key]]
+        seen, gauge = self.white.frames[view], self.frame(key)
         check_entries(f"the transformation of {key} in view {view!r}", (len(seen.back), len(gauge.back)))
         if view == self.gauge[key]:
             return np.eye(len(gauge.back))
@@ -222,12 +245,12 @@ class SetSolution:
         were looked at."""
         core = self.fitted.covariances[key]
         if self._all_columns(key):
-            return added(self.beyond[key[0]], self.white.frames[key[0]].back, core)
+            return added(self.beyond[key[0]], self.frame(key).back, core)
         return self._lifted(key, core)
 
     def _lifted(self, key: Subset, core: Array) -> Spread:
         """A covariance of white columns of the gauge view in the user's; as factors for a wide view."""
-        outer = self.white.frames[self.gauge[key]].back
+        outer = self.frame(key).back
         if self.gauge[key] in self.beyond:
             return Factored(np.zeros((0, len(outer))), outer.T, symmetric(core))
         return np.asarray(outer @ core @ outer.T)
@@ -248,48 +271,38 @@ class SetSolution:
         return out
 
     @cached_property
-    def _terms(self) -> dict[Subset, Terms]:
+    def terms(self) -> dict[Subset, Terms]:
         """How the cumulants of every component are read off the white columns."""
-        fit, columns = self.fitted, self.white.columns
-        lifts = {q: self.white.frames[self.gauge[q]].back.T for q in self.keys}
-        if fit.parameters is not None:
-            loadings = {q: self._loading(q) for q in self.system.order}
-            return pattern_terms(self.system, fit.transforms, columns, loadings, fit.total, self.gauge, lifts)
-        white = cumulant_terms(self.system, fit.transforms, self.gauge, columns)
-        return {q: Terms(((Term(1.0, (), lifts[q], white[q]),),)) for q in self.keys}
+        return {q: self._in_users_columns(q, each) for q, each in self.fitted.terms(self.white.columns).items()}
+
+    def _in_users_columns(self, key: Subset, alternatives: Sequence[tuple[Term, ...]]) -> Terms:
+        back = self.frame(key).back.T
+        return Terms(tuple((Term(1.0, (), back, each),) for each in alternatives))
 
     def component(
         self, key: Subset, names: Sequence[str], title: str, given: Mapping[Subset, object] | None = None
     ) -> Component:
         """names : of the columns of all views; title : of the component; given : known means of some."""
         columns, own = tuple(names[self.white.place[self.gauge[key]]]), self.means(given or {})[key]
-        return Component(title, columns, own, self.covariance(key), self.source, self._terms[key])
+        return Component(title, columns, own, self.covariance(key), self.source, self.terms[key])
 
     def means(self, given: Mapping[Subset, object]) -> dict[Subset, Array]:
         """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
         has none of its own, or a given one, the smallest means (in white units) that add up to the rest of the view's. Only
         such sums are identified."""
-        known, frames, columns = (
-            {q: self._given_mean(q, one) for q, one in given.items()},
-            self.white.frames,
-            self.white.columns,
-        )
+        known, columns = {q: self._given_mean(q, one) for q, one in given.items()}, self.white.columns
         shared = [q for q in self.system.order if len(q) > 1]
         free = [q for q in shared if q not in known]
         fixed = [view for view in columns if (view,) not in self.system or (view,) in known]
-        white = {q: np.zeros(len(columns[self.gauge[q]])) for q in shared}
-        white |= {q: frames[self.gauge[q]].to @ value for q, value in known.items() if q in white}
+        white = {q: self.frame(q).to @ known.get(q, np.zeros(self.frame(q).to.shape[1])) for q in shared}
         if fixed and free:
             left = self.mean @ self.white.into - sum(self._loading(q) @ white[q] for q in shared)
-            for view in fixed:
-                if (view,) in known:
-                    left[columns[view]] -= frames[view].to @ known[view,]
-            rows = home(columns, fixed)
-            stack = np.hstack([self._loading(q)[rows] for q in free])
+            own = [self.white.frames[v].to @ known[v,] if (v,) in known else np.zeros(len(columns[v])) for v in fixed]
+            rows, stack = home(columns, fixed), np.hstack([self._loading(q) for q in free])
+            parts = np.linalg.lstsq(stack[rows], left[rows] - np.concatenate(own), rcond=None)[0]
             ends = np.cumsum([len(white[q]) for q in free])
-            parts = np.split(np.linalg.lstsq(stack, left[rows], rcond=None)[0], ends[:-1])
-            white |= dict(zip(free, parts, strict=True))
-        out = {q: frames[self.gauge[q]].back @ mean for q, mean in white.items()}
+            white |= dict(zip(free, np.split(parts, ends[:-1]), strict=True))
+        out = {q: self.frame(q).back @ mean for q, mean in white.items()}
         for view, part in self.white.place.items():
             if (view,) in self.system:
                 out[view,] = self.mean[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
@@ -309,7 +322,7 @@ class SetSolution:
             )
 
     def _given_mean(self, key: Subset, stated: object) -> Array:
-        value, width = np.array(stated, dtype=np.float64), len(self.white.frames[self.gauge[key]].back)
+        value, width = np.array(stated, dtype=np.float64), len(self.frame(key).back)
         if value.shape != (width,) or not np.isfinite(value).all():
             raise DataError(
                 f"the known mean of {component_name(key)} must be {width} finite numbers, one per column of view "
@@ -319,14 +332,14 @@ class SetSolution:
 
     def _loading(self, key: Subset) -> Array:
         """(white columns, those of the gauge view): how the component enters all white columns."""
-        return loading(self.fitted.transforms, self.white.columns, self.gauge[key], key)
+        return self.fitted.loading(self.white.columns, key)
 
     # ---- rows: (n, p), the columns of all views, centred
 
     def predict(self, key: Subset, rows: Array) -> tuple[Array, Spread]:
         """BLUP of the centred component, (n, d), and its error covariance (d, d): Cov(S, z) Cov(z)^-1 z. What a wide view has
         outside of the columns that were looked at is its own, and seen."""
-        frame, K, loads = self.white.frames[self.gauge[key]], self.fitted.covariances[key], self._loading(key)
+        frame, K, loads = self.frame(key), self.fitted.covariances[key], self._loading(key)
         weights = self.fitted.inverse @ loads @ K
         predicted = rows @ self.white.into @ weights @ frame.back.T
         if self._all_columns(key):
@@ -336,7 +349,7 @@ class SetSolution:
 
     def on_rows(self, key: Subset, rows: Array) -> tuple[Array, Terms]:
         """White columns of centred rows, and how a component's cumulants are read off them."""
-        return np.asarray(rows @ self.white.into), self._terms[key]
+        return np.asarray(rows @ self.white.into), self.terms[key]
 
     def outside(self, key: Subset) -> IntArray:
         """Columns, of all views side by side, of the views in which the component does not live."""
@@ -345,7 +358,7 @@ class SetSolution:
 
     def residual(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
         """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
-        gauge, frame = self.gauge[key], self.white.frames[self.gauge[key]]
+        gauge, frame = self.gauge[key], self.frame(key)
         left = self._left(key, self.state.covariance(unbiased=False))
         own = rows[:, self.white.place[gauge]]
         return np.asarray(own + (rows @ self.white.into @ left - own @ frame.to.T) @ frame.back.T)
@@ -355,7 +368,7 @@ class SetSolution:
         if len(key) == 1:
             return self.residual(key, rows)
         simple = self._simply(key, self.state.covariance(unbiased=False))
-        return np.asarray(rows @ self.white.into @ simple @ self.white.frames[self.gauge[key]].back.T)
+        return np.asarray(rows @ self.white.into @ simple @ self.frame(key).back.T)
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """Mean Gaussian log-density of the rows under the fitted covariance of all columns, in nats."""
@@ -368,10 +381,10 @@ class SetSolution:
             return np.asarray(back.T @ total @ back)
         whole: Spread = Factored(np.zeros((0, back.shape[1])), back, total)
         for view, spread in self.beyond.items():
-            place = np.zeros((back.shape[1], len(spread)))
-            place[self.white.place[view]] = np.eye(len(spread))
-            whole = added(whole, place @ spread.lift.T, spread.core)
-            whole = added(whole, place @ spread.rows.T, np.eye(len(spread.rows)))
+            lift, core = np.vstack([spread.lift, spread.rows]), block_diag(spread.core, np.eye(len(spread.rows)))
+            wide = np.zeros((len(lift), back.shape[1]))
+            wide[:, self.white.place[view]] = lift
+            whole = added(whole, wide.T, core)
         return whole
 
     # ---- how sure
@@ -385,11 +398,11 @@ class SetSolution:
         """What answers on a component rest on; none where errors are not known (large problems, the paper's formulas) and
         nothing contradicts the fit."""
         fit = [] if self.misfit is None else [self.misfit]
-        if not self.relative_errors or self.covariance_errors is None:
+        if not self.relative_errors or not self.covariance_errors:
             return [test for test in fit if test.finding == Verdict.CONTRADICTED]
-        below = [key, *self.system.supersets(key)]
-        sizes = [_sure(f"Cov({component_name(q)})", self.covariance_errors[q]) for q in below]
-        return [*fit, *self._of_transformations(key), *sizes]
+        sizes = self.covariance_errors
+        below = [_sure(f"Cov({component_name(q)})", sizes[q]) for q in (key, *self.system.supersets(key))]
+        return [*fit, *self._of_transformations(key), *below]
 
     @property
     def component_verdicts(self) -> dict[Subset, str]:
@@ -407,8 +420,8 @@ class SetSolution:
 
     def warn(self) -> None:
         """Say what is not sure."""
-        if self.misfit is not None and self.misfit.finding == Verdict.CONTRADICTED:
-            warn_user(self.misfit_words(), SpecificationWarning)
+        if words := self.misfit_words():
+            warn_user(words, SpecificationWarning)
         every = {test.says: test for q in self.keys for test in self._of_transformations(q)}
         weak = [says for says, test in every.items() if test.finding != Verdict.STRONG]
         if weak:
@@ -421,7 +434,7 @@ class SetSolution:
             )
         columns = self.white.columns
         full = all(self.ranks[q] == len(columns[self.gauge[q]]) for q in self.system)
-        if full and not covariances_identified(self.system, columns, self.fitted.transforms):
+        if full and not covariances_identified(columns, self.fitted.transforms):
             warn_user(
                 "second moments do not determine the covariances of all components of this set system: those reported are one "
                 "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
@@ -467,11 +480,11 @@ class SetSolution:
         if self.beyond or not self.leaves_open(key):
             return None
         if view is not None:
-            free = view != self.gauge[key] and (view, key) not in self.known
+            free = view != self.gauge[key] and (view, key) not in self.fitted.structure.known
             contradicted = verdict(self.tests(key)) == Verdict.CONTRADICTED
             weak = contradicted or verdict(self._of_transformations(key)) != Verdict.STRONG
             return Estimate.unbounded(self.transform(view, key)) if weak and free else None
-        back = self.white.frames[self.gauge[key]].back
+        back = self.frame(key).back
 
         def ends(state: Moments) -> Array:
             C = state.covariance(unbiased=False)
@@ -480,11 +493,9 @@ class SetSolution:
             return np.stack(range_of_products(root, root))
 
         (low, high), left_out = ends(self.state), np.stack([ends(self.state.without([b])) for b in self.blocks])
-        errors, point = jackknife_error(left_out), np.asarray(self.covariance(key))
-        nothing = np.full_like(point, np.nan)
-        return Estimate(
-            point, nothing, len(left_out) - 1, identified=(low, high), identified_error=(errors[0], errors[1])
-        )
+        (below, above), point = jackknife_error(left_out), np.asarray(self.covariance(key))
+        nothing, degrees = np.full_like(point, np.nan), len(left_out) - 1
+        return Estimate(point, nothing, degrees, identified=(low, high), identified_error=(below, above))
 
     # ---- what learners ask
 
@@ -505,11 +516,9 @@ class SetSolution:
 
     def _simply(self, key: Subset, covariance: Array) -> Array:
         """The map to the simple prediction of a component (learning/coefficients)."""
-        columns, own = self.white.columns, self.gauge[key]
+        columns, own, rank = self.white.columns, self.gauge[key], self.ranks[key]
         partners = home(columns, [view for view in key if view != own])
-        return simple_map(
-            covariance, columns[own], partners, self._outside(key), self.ranks[key], self.independent_rows
-        )
+        return simple_map(covariance, columns[own], partners, self._outside(key), rank, self.independent_rows)
 
     def _all_columns(self, key: Subset) -> bool:
         """Whether it is a wide view's own component: an outcome on it is regressed on every column."""
@@ -522,35 +531,30 @@ class SetSolution:
         own = int(np.sum(self.covariance(key).diagonal() > 0)) if wide else len(self.white.columns[self.gauge[key]])
         return own + others, others
 
-    def _wide(self, key: Subset) -> Factored | None:
-        """What a wide view has outside of the columns that were looked at, where its own component is asked for."""
-        return self.beyond[self.gauge[key]] if self._all_columns(key) else None
-
     def check_determined(self, key: Subset, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
-        about, (wanted, shared) = (self.gauge[key], len(self.white.frames[self.gauge[key]].back)), self._wanted(key)
-        check_determined(self, self._wide(key), *about, wanted, shared, covariates)
+        wide = self.beyond[key[0]] if self._all_columns(key) else None
+        check_determined(self, wide, self.gauge[key], len(self.frame(key).back), *self._wanted(key), covariates)
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Least squares on the prediction of a component, between the simple one and that of the fit (learning/coefficients).
-        The paper's has its own formula.
 
         On a wide view's own component it is least squares on the residual of all its columns: the few directions in which such
         views are compared are those of the largest correlations in the sample, so that what the fit leaves of them to the view
         is too little, and nothing here says by how much.
         """
-        if self.fitted.parameters is None:
-            return coefficients_of(self, key, outcome, self.white.place[self.gauge[key]], shared=len(key) > 1)
         if self._all_columns(key):
             return self._on_all_columns(key, outcome)
         full, K = self._prediction(key, self.fitted)
+        # refits do not tell of views of which few directions were looked at
+        refits = [] if self.beyond else [self._fitted_without(block) for block in self.blocks]
         return on_prediction(
             np.asarray(outcome.rows @ self.white.into),
             outcome,
-            self.white.frames[self.gauge[key]],
+            self.frame(key),
             partial(self._simply, key),
             full,
-            self._predictions_without_blocks(key),
+            [self._prediction(key, one)[0] for one in refits] or None,
             covariance=K,
             lifted=partial(self._lifted, key),
             wanted=self._wanted(key)[0],
@@ -560,89 +564,83 @@ class SetSolution:
 
     def _prediction(self, key: Subset, fit: SetFit) -> tuple[Array, Array]:
         """The best linear prediction of a component from the white columns, as a fit has it, Cov(z)^-1 L K, and K."""
-        L, K = loading(fit.transforms, self.white.columns, self.gauge[key], key), fit.covariances[key]
-        K = K if fit.parameters is None else self._kept(key, L, fit.inverse, K)
+        L = fit.loading(self.white.columns, key)
+        K = self._kept(key, L, fit.inverse, fit.covariances[key])
         return np.asarray(fit.inverse @ L @ K), K
 
-    def _predictions_without_blocks(self, key: Subset) -> list[Array] | None:
-        """Refitted; None where refits do not tell: of views of which few directions were looked at."""
-        if self.beyond:
-            return None
-        refits = [self._fitted_without(block) for block in self.blocks]
-        return [self._prediction(key, one)[0] for one in refits if key in one.system]
-
     def _kept(self, key: Subset, loads: Array, inverse: Array, K: Array) -> Array:
-        """Cov(S) = K in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for
-        two views.
+        """Cov(S) = K = F F' in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as
+        for two views.
 
         All that z says of S is L' Sigma^-1 z, with L the loadings: S plus noise, of variance P^-1, P = L' Sigma^-1 L. The
-        prediction K P (S + noise) keeps the share P^(1/2) K P^(1/2) of it. Singular values of predictions are in the user's
-        units, and say nothing by themselves; shares lie between zero and one in any.
+        prediction K P (S + noise) keeps the shares F' P F of it. Singular values of predictions are in the user's units, and
+        say nothing by themselves; shares lie between zero and one in any.
         """
-        values, vectors = np.linalg.eigh(symmetric(loads.T @ inverse @ loads))
-        seen = values > 1e-10 * values[-1]
-        root = (vectors[:, seen] * np.sqrt(values[seen])).T
-        back = vectors[:, seen] / np.sqrt(values[seen])
-        shares, turned = np.linalg.eigh(symmetric(root @ K @ root.T))
-        shares, turned = shares[-self.ranks[key] :], turned[:, -self.ranks[key] :]
+        values, vectors = (part[..., -self.ranks[key] :] for part in np.linalg.eigh(symmetric(K)))
+        F = vectors * np.sqrt(np.maximum(values, 0.0))
+        shares, turned = np.linalg.eigh(symmetric(F.T @ loads.T @ inverse @ loads @ F))
         if shares[0] >= LEAST_KEPT:
             return K
-        return symmetric(back @ (turned * np.maximum(shares, LEAST_KEPT)) @ turned.T @ back.T)
+        F = F @ turned
+        return symmetric(F * (np.maximum(shares, LEAST_KEPT) / np.maximum(shares, 1e-300)) @ F.T)
 
     def _on_all_columns(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Coefficients Cov(R)^-1 Cov(R, y), R the residual of every column of a wide view on the directions of the others."""
-        weight, counted, root = outcome.weight, float(outcome.weight.sum()), np.sqrt(outcome.weight)[:, None]
-        columns = outcome.rows[:, self.white.place[key[0]]]
-        adjusted = outcome.rows @ self.white.into[:, self._outside(key)]
-        both = np.column_stack([columns, outcome.y])
+        weight, beyond, odds = outcome.weight, self.beyond[key[0]], outcome.log_odds
+        counted = float(weight.sum())
+        adjusted, root = outcome.rows @ self.white.into[:, self._outside(key)], np.sqrt(weight)[:, None]
+        both = np.column_stack([outcome.rows[:, self.white.place[key[0]]], outcome.y])
         both = both - adjusted @ np.linalg.lstsq(adjusted * root, both * root, rcond=None)[0]
         features, target = both[:, :-1], both[:, -1]
-        rows = features * root
-        inverse = inverse_factor(triangular(rows) * np.sqrt(len(rows) / counted))
-        coef = np.asarray(inverse @ (inverse.T @ (features.T @ (weight * target) / counted)))
-        coef = coef if outcome.log_odds is None else outcome.log_odds.coef
+        inverse = inverse_factor(triangular(features * root) * np.sqrt(len(both) / counted))
+        coef = inverse @ (inverse.T @ (features.T @ (weight * target) / counted)) if odds is None else odds.coef
         left, wanted = target - features @ coef, self._wanted(key)[0] + outcome.covariates
         degrees = self.independent_rows - wanted - 1
         noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
-        odds = outcome.log_odds
         error = np.sqrt(noise * np.sum(inverse**2, axis=1)) if odds is None else jackknife_error(odds.blocks)
         loads = self._loading(key)
         inside = np.linalg.pinv(symmetric(loads.T @ self.fitted.inverse @ loads), hermitian=True)
+
+        def of_textbook(solved: Coefficients, _: Outcome, *, grouped: bool, **__: Any) -> Estimate:
+            """These take samples for independent: none with groups."""
+            errors = np.full_like(error, np.nan) if grouped else error
+            return Estimate(solved.coef, errors, max(round(degrees), 1))
+
         return Coefficients(
             coef=coef,
             residualised=coef,
             trust=0.0,
             features=features,
             outcome=outcome.y,
-            covariance=added(self.beyond[key[0]], self.white.frames[key[0]].back, np.asarray(inside, dtype=np.float64)),
+            covariance=added(beyond, self.frame(key).back, np.asarray(inside, dtype=np.float64)),
             free=outcome.free,
-            determined=is_determined(self, self.beyond[key[0]], wanted),
+            determined=is_determined(self, beyond, wanted),
             reduced=True,
             wanted=wanted,
-            by=partial(_of_textbook, error, max(round(degrees), 1)),
+            by=of_textbook,
         )
 
     def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
         """What the k leading directions are read from: from the covariance of the simple prediction to the fitted one, at the
-        share that the projector on them deserves. The paper's, and those of wide views, are taken as they are."""
-        if self.fitted.parameters is None or self.beyond:
+        share that the projector on them deserves. Those of wide views are taken as they are."""
+        if self.beyond:
             return self.covariance(key), 1.0
-        back = self.white.frames[self.gauge[key]].back
+        back = self.frame(key).back
 
         def simple(state: Moments) -> Array:
             C = state.covariance(unbiased=False)
-            M = self._simply(key, C)
-            return np.asarray(back @ M.T @ C @ M @ back.T)
+            M = back @ self._simply(key, C).T
+            return np.asarray(M @ C @ M.T)
 
         def projector(covariance: Array) -> Array:
             vectors = np.linalg.eigh(covariance)[1][..., -k:]
             return np.asarray(vectors @ vectors.mT)
 
-        def fit(one: SetFit) -> Array:
-            return np.asarray(back @ one.covariances[key] @ back.T)
-
+        fitted = [
+            back @ one.covariances[key] @ back.T for one in (self.fitted, *map(self._fitted_without, self.blocks))
+        ]
         safe = Draws.certain(simple(self.state), np.stack([simple(self.state.without([b])) for b in self.blocks]))
-        full = Draws.certain(fit(self.fitted), np.stack([fit(self._fitted_without(b)) for b in self.blocks]))
+        full = Draws.certain(fitted[0], np.stack(fitted[1:]))
         share = share_of(safe.map(projector), full.map(projector), 1.0)
         return safe.value + share * (full.value - safe.value), share
 
@@ -659,31 +657,18 @@ class SetSolution:
     def _fitted_without(self, block: int) -> SetFit:
         """The fit without one block, from the state alone, in the white coordinates of the whole."""
         if block not in self._refits:
-            self._refits[block] = self._refit(block)
+            state = self.state.without([block])
+            self._refits[block] = self._refit(SetEvidence(self.white.columns, state, state.layout.order))
         return self._refits[block]
 
-    def _refit(self, block: int) -> SetFit:
-        evidence = SetEvidence(self.white.columns, self.state.without([block]), self.state.layout.order)
-        if self.fitted.parameters is None:
-            given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
-            linear = linear_of_cumulants(evidence.cumulants, evidence.columns, self.system, **given)
-            return SetFit.by_paper(evidence, self.system, self.gauge, linear)
+    def _refit(self, evidence: SetEvidence) -> SetFit:
+        structure, start = self.fitted.structure, self.fitted.parameters
+        assert start is not None
         with one_blas_thread():
-            ties = ties_of(self.white.columns, self.gauge, self.known)
-            parameters = refit(evidence, self.system, self.ranks, self.fitted.parameters, ties)
-        return SetFit.by_loadings(evidence, self.system, self.gauge, parameters, self.known)
+            return SetFit.by_loadings(evidence, structure, refit(evidence, structure, start))
 
     def without(self, block: int) -> SetSolution:
         """Refitted without one block."""
         state = self.state.without([block])
-        return replace(
-            self,
-            fitted=self._fitted_without(block),
-            source=CumulantSource(state),
-            mean=self.mean + state.mean @ self.white.back,
-        )
-
-
-def _of_textbook(error: Array, degrees: int, solved: Coefficients, _: Outcome, *, grouped: bool, **__: Any) -> Estimate:
-    """On all columns of a wide view errors are those of the textbook, which take samples for independent: none with groups."""
-    return Estimate(solved.coef, np.full_like(error, np.nan) if grouped else error, degrees)
+        mean, fitted = self.mean + state.mean @ self.white.back, self._fitted_without(block)
+        return replace(self, fitted=fitted, source=CumulantSource(state), mean=mean)

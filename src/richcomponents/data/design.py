@@ -18,13 +18,18 @@ import numpy as np
 from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import RANK_TOLERANCE, whitening
 from richcomponents.data.classes import Levels
-from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.rows import Rows, State, open_source
 from richcomponents.data.sources.memory import TablesSource
-from richcomponents.data.table import Views, are_tables, check_outcome, chosen_columns, listed, resolve_views
+from richcomponents.data.table import (
+    Views,
+    are_tables,
+    check_outcome,
+    chosen_columns,
+    listed,
+    resolve_views,
+    standardised,
+)
 from richcomponents.errors import DataError
-from richcomponents.models.estimator import refuse_state
-from richcomponents.moments import Moments
-from richcomponents.moments.data import standardised
 from richcomponents.storage import storable
 from richcomponents.text import in_line
 
@@ -93,7 +98,7 @@ class Design:
         ends = np.cumsum([0, *map(len, self.views.columns.values())]).tolist()
         return {name: slice(*part) for name, part in zip(self.views.columns, pairwise(ends), strict=True)}
 
-    def copies(self, second: Moments) -> str:
+    def copies(self, second: Any) -> str:
         """In words, which columns are exact linear functions of the columns of another view, a copy or a sum; empty where none
         is. second : moments of the columns of all views side by side."""
         C, pairs = standardised(second.covariance())[1], dict[frozenset[int], str]()
@@ -152,10 +157,10 @@ class Design:
         added = (one if one.levels is None else replace(one, levels=counted(one.levels)) for one in self.added)
         return replace(self, added=tuple(added))
 
-    def found_in(self, table: Rows | Moments, outcome: object = None, *, gaps: bool = False) -> Any:
+    def found_in(self, table: Rows | State, outcome: object = None, *, gaps: bool = False) -> Any:
         """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values.
         gaps : labels may be missing."""
-        if isinstance(table, Moments):
+        if not isinstance(table, Rows):
             numbers = self._numbers(table.names, table.layout.n_columns, "the state")
             if outcome is not None:
                 numbers = np.append(numbers, _outcome_number(outcome, table.layout.n_columns, table.names))
@@ -211,13 +216,13 @@ class Design:
 
 
 def lay_out(
-    table: Rows | Moments, views: object, covariates: object, beside: Sequence[Any] = (), *, gaps: bool = False
+    table: Rows | State, views: object, covariates: object, beside: Sequence[Any] = (), *, gaps: bool = False
 ) -> tuple[Any, Design]:
     """The table with what had to be added to it, and the parts of its columns; beside : columns that are in no view; gaps :
     texts may be missing in some rows, whose levels are nan."""
     given: Any = () if covariates is None else covariates
     wanted = [given] if isinstance(given, str) else list(given)  # one name, or one pattern
-    if isinstance(table, Moments):
+    if not isinstance(table, Rows):
         width, names = table.layout.n_columns, table.names
         known, others = _known(wanted, width, names), [_outcome_number(one, width, names) for one in beside]
         found = _views(views, width, names, [*known, *others])
@@ -381,11 +386,11 @@ def is_column(y: object) -> bool:
     return isinstance(y, str) or (isinstance(y, (int, np.integer)) and not isinstance(y, bool))
 
 
-def names_columns(X: Rows | Moments, y: object) -> list[Any]:
+def names_columns(X: Rows | State, y: object) -> list[Any]:
     """The columns of X that y is, or that a list of texts names; none where y holds values."""
     if is_column(y):
         return [y]
-    there = X.names if isinstance(X, Moments) else X.source.all_names
+    there = X.names if not isinstance(X, Rows) else X.source.all_names
     if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) and {*y} <= {*(there or ())}:
         return list(y)
     return []
@@ -402,7 +407,6 @@ def labels_in(X: object, y: Any, role: str = "the outcome") -> Any:
 
 def _outcome_column(X: object, y: Any, role: str = "the outcome") -> tuple[Rows, str]:
     """The rows of a table, and the name of the column that is the outcome."""
-    refuse_state(X)
     rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
     if not rows.rereadable:
         raise DataError(
