@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from richcomponents.data.align import names_of_files
 from richcomponents.data.cells import first_text
 from richcomponents.data.rows import Rows, Selection, open_source, select
 from richcomponents.data.sources.base import digest
-from richcomponents.data.sources.beside import names_of_files
 from richcomponents.data.table import listed, names_in
 from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.effects.model import ExposureEffects

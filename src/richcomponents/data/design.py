@@ -17,9 +17,9 @@ import numpy as np
 
 from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import RANK_TOLERANCE, whitening
+from richcomponents.data.align import tables_beside
 from richcomponents.data.classes import Levels
 from richcomponents.data.rows import Rows, State, open_source
-from richcomponents.data.sources.memory import TablesSource
 from richcomponents.data.table import (
     Views,
     are_tables,
@@ -407,7 +407,7 @@ def labels_in(X: object, y: Any, role: str = "the outcome") -> Any:
 
 def _outcome_column(X: object, y: Any, role: str = "the outcome") -> tuple[Rows, str]:
     """The rows of a table, and the name of the column that is the outcome."""
-    rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
+    rows = open_source(tables_beside(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
     if not rows.rereadable:
         raise DataError(
             f"{role} {y!r} is read apart from the views, and a stream can be read only once: pass its values in memory"

@@ -11,9 +11,12 @@ SELECTION. Columns by name into what a model is fitted to: two views, covariates
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,25 +24,24 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
+from richcomponents.data.align import beside, modalities_beside, tables_beside
 from richcomponents.data.cells import Column, declared_order
-from richcomponents.data.sources import open_path
-from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, MatrixSource
+from richcomponents.data.sources.arrays import NpySource, NpzSource, h5ad_source, memory_source, zarr_source
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
-    DaskSource,
+    JoinedSource,
     Source,
     aligned,
     block_rows,
-    is_dask,
     is_path,
 )
-from richcomponents.data.sources.memory import FrameSource, TablesSource
+from richcomponents.data.sources.memory import DaskSource, is_dask
+from richcomponents.data.sources.tables import DelimitedSource, ParquetSource
 from richcomponents.data.table import (
     are_tables,
     as_matrix,
     chosen_columns,
-    column_names,
     frequencies,
     is_annotated,
     listed,
@@ -100,7 +102,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     several = not (isinstance(X, (Rows, Source)) or is_dask(X)) and are_tables(X)
     mapping = isinstance(X, Mapping) and not sparse.issparse(X)
     if (mapping or (several and (asked or not isinstance(X, (list, tuple))))) and asked.keys() <= {"id", "align"}:
-        return Rows(TablesSource(X, **asked))
+        return Rows(tables_beside(X, **asked))
     if asked:
         raise DataError(
             f"options such as {next(iter(asked))}= are for files (align=, id= also for several tables): leave them out"
@@ -109,20 +111,67 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         return Rows(DaskSource(X))
     if isinstance(X, State):
         raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
-    if is_annotated(X):
-        return Rows(AnnDataSource(AnnDataInMemory(X), ["X"]))
-    if (
+    if not is_annotated(X) and (
         isinstance(X, Iterator)
         or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
         or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
     ):
         return Rows(BlockSource(X))
-    if sparse.issparse(X):
-        return Rows(MatrixSource(X))
-    names = column_names(X)
-    if names is not None and len(getattr(X, "shape", ())) == 2:
-        return Rows(FrameSource(X))
-    return Rows(ArraySource(as_matrix(X), names))
+    return Rows(memory_source(X))
+
+
+_READERS: dict[str, Callable[..., Source]] = {
+    ".npy": NpySource,
+    ".npz": NpzSource,
+    ".parquet": ParquetSource,
+    ".pq": ParquetSource,
+    ".zarr": zarr_source,
+    ".h5ad": h5ad_source,
+    ".h5mu": modalities_beside,
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), DelimitedSource),
+}
+
+
+def open_path(
+    path: Any, id: str | None = None, header: bool | None = None, align: str | None = None, **options: Any
+) -> Source:
+    """The table in a file, in several below each other (a list, a pattern, a folder), or side by side (a dict)."""
+    if isinstance(path, Mapping):
+        parts = {str(name): open_path(one, header=header, **options) for name, one in path.items()}
+        return beside(parts, id, align or ("same" if id is None else "inner"))
+    if align is not None:
+        raise DataError("align= is for tables side by side: give a dict {view: path}")
+    if isinstance(path, (list, tuple)):
+        source: Source = JoinedSource([open_path(one, header=header, **options) for one in path])
+    elif not Path(path).exists() and (several := sorted(glob(os.fspath(path)))):
+        return open_path(several, id, header, **options)
+    else:
+        source = _one(Path(path), {**options, **({} if header is None else {"header": header})})
+    if id is not None:
+        source.check_column(id, "the sample labels, --id")
+        source.key = id
+    return source
+
+
+def _one(place: Path, options: dict[str, object]) -> Source:
+    kind = (place.with_suffix("").suffix if place.suffix.lower() == ".gz" else place.suffix).lower()
+    if not place.exists():
+        raise DataError(f"there is no file {place}")
+    if not place.is_file() and not place.is_dir():
+        raise DataError(f"{place} is not a regular file: give the name of one")
+    if place.is_dir() and kind != ".zarr":
+        inside = sorted(p for p in place.rglob("*") if p.suffix in (".parquet", ".pq"))
+        if not inside:
+            raise DataError(f"{place} is a directory without Parquet files")
+        return JoinedSource([ParquetSource(one) for one in inside])
+    if kind not in _READERS:
+        raise DataError(f"cannot read {place.name}: the formats are {', '.join(_READERS)} (by the file's ending)")
+    if _READERS[kind] is not DelimitedSource:
+        options.pop("header", None)  # of text tables only; several files may be of several kinds
+    try:
+        return _READERS[kind](place, **options)
+    except TypeError as error:
+        raise DataError(f"cannot read {place.name} with these options: {error}") from error
 
 
 class Rows:
@@ -223,7 +272,7 @@ class Rows:
 
     def kept(self, keep: Truth | None) -> Rows:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
-        return self._of(self.source.kept(keep), self.columns, self.weighted)
+        return self._of(self.source.kept(None if keep is None else np.flatnonzero(keep)), self.columns, self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""

@@ -15,9 +15,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from richcomponents.data.align import tables_beside
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Source, is_path
-from richcomponents.data.sources.memory import FrameSource, TablesSource
+from richcomponents.data.sources.memory import FrameSource
 from richcomponents.data.table import are_tables, check_labels, is_annotated
 from richcomponents.errors import DataError, not_again
 from richcomponents.notebook import folded, shown
@@ -89,7 +90,7 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         plain = not (isinstance(X, (Rows, Source)) or is_path(X) or are_tables(X) or is_annotated(X))
         if plain:
             check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
-        rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
+        rows = open_source(tables_beside(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
         if rows.held and rows.n_rows is not None and rows.n_rows < at_least:
             raise DataError(
                 f"Found array with {rows.n_rows} sample(s) (shape={(rows.n_rows, rows.width)}) while a minimum of {at_least} "

@@ -24,11 +24,11 @@ from richcomponents.algebra.arrays import LEAF
 from richcomponents.components.component import Component
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates
-from richcomponents.data.align import in_order_of, named_views
+from richcomponents.data.align import SideBySide, in_order_of, named_views, tables_beside
 from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import ArraySource, is_dask, is_path
-from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.sources.base import ArraySource, is_path
+from richcomponents.data.sources.memory import is_dask
 from richcomponents.data.table import Views, are_tables, check_finite, check_range, counts_in, is_annotated
 from richcomponents.errors import (
     ConstantColumnWarning,
@@ -168,9 +168,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         rows = open_source(given, id=id, align=None if files and id is None else align)
         for note in rows.source.notes:
             warn_user(note, UserWarning)
-        if isinstance(rows.source, TablesSource):
-            groups = rows.source.table.lined_up(groups, "groups")
-            sample_weight = rows.source.table.lined_up(sample_weight, "sample_weight")
+        if isinstance(rows.source, SideBySide):
+            groups = rows.source.lined_up(groups, "groups")
+            sample_weight = rows.source.lined_up(sample_weight, "sample_weight")
         own = {name: list(columns) for name, columns in rows.views.items()}
         self._fit_to(rows, views=own, groups=rows.group_labels(groups), sample_weight=sample_weight)
         return self
@@ -683,7 +683,7 @@ def present(
 ) -> tuple[Any, Any, Any, Any]:
     """X, y, groups and weights in one order, where they have labels, and without the rows that have no outcome, unless
     missing="error". columns : of X, which hold outcomes; role : what these are called."""
-    X = Rows(TablesSource(X)) if are_tables(X) else X
+    X = Rows(tables_beside(X)) if are_tables(X) else X
     y, groups = _lined_up(X, y, "y"), _lined_up(X, groups, "groups")
     sample_weight = _lined_up(X, sample_weight, "sample_weight")
     if model.missing == "error" or isinstance(X, (Moments, Iterator)) or (y is None and not columns):
@@ -785,9 +785,9 @@ def _lined_up(X: Any, values: Any, what: str) -> Any:
     source = X.source if isinstance(X, Rows) else None
     labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
     found = in_order_of(X, values, what, labels)
-    if not isinstance(source, TablesSource) or found is not values or len(getattr(values, "shape", ())) != 1:
+    if not isinstance(source, SideBySide) or found is not values or len(getattr(values, "shape", ())) != 1:
         return found
-    return values if len(values) == source.n_rows else source.table.lined_up(values, what)
+    return values if len(values) == source.n_rows else source.lined_up(values, what)
 
 
 def _labels_in(rows: Rows, design: Design, groups: str) -> Any:
