@@ -300,7 +300,7 @@ class AnnDataInMemory:
     def __init__(self, adata: Any) -> None:
         self._adata, self.described = adata, tuple(adata.obs.columns)
         self.variables, self.samples = tuple(map(str, adata.var_names)), tuple(adata.obs_names)
-        self.matrices = [f"layer:{name}" for name in adata.layers]
+        self.matrices = [f"layer:{name}" for name in getattr(adata, "layers", None) or ()]  # of a MuData there are none
         self.obsm = {str(key): getattr(x, "columns", x.shape[1]) for key, x in adata.obsm.items()}
 
     def frame(self, columns: list[Any]) -> Any:
