@@ -203,7 +203,7 @@ def discovered(data: MultiView, groups: np.ndarray | None) -> Row:
         if len(q) > 1
         for view in q
     ]
-    found = {q: problem.ranks.get(q) for q in truth if len(q) > 1}
+    found = {q: problem.structure.ranks.get(q) for q in truth if len(q) > 1}
     ranks = found == {q: data.mixing[q].shape[1] for q in found}
     return {
         "exact": kept == truth,

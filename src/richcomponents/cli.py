@@ -507,7 +507,7 @@ def _print_found(result: FitResult, as_json: bool, *, tables: bool = True) -> No
         shown = _CLEAREST if found.effects else _SHOWN
         title += f" ({shown} of {len(rows)}: --report and --json have all)" if len(rows) > shown else ""
         _print("\n  ".join([title, head, *rows[:shown]]) + "\n")
-    _print("\n".join([one for one in found.advice() if one not in found.notes] if found.effects else [found.summary]))
+    _print("\n".join(found.advice() if found.effects else [found.summary]))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -32,7 +32,6 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
-from richcomponents.models.gaps import WAYS
 from richcomponents.models.results import (
     Answer,
     component_columns,
@@ -41,6 +40,7 @@ from richcomponents.models.results import (
     title_of,
     write_answers,
 )
+from richcomponents.models.sample import WAYS
 from richcomponents.outputs import check_outputs, table_writing, write_text, writing
 from richcomponents.report import Findings, Provenance
 

@@ -18,9 +18,9 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -32,57 +32,27 @@ from richcomponents.errors import StateFileError
 MAX_BYTES = 4 * 2**30  # of arrays, unless the caller allows more
 
 _T = TypeVar("_T")
-_Parts = dict[str, Any]
 
 
 # ---- what may be saved
 
-
-@dataclass(frozen=True)
-class _Entry:
-    """How an object of a class is taken apart into named parts, and made from them again."""
-
-    cls: Any
-    take: Callable[[Any], _Parts] | None
-    make: Any
-
-    @property
-    def of_attributes(self) -> bool:
-        """An estimator is its parameters and what fit has set; anything else, the arguments that it is made from."""
-        return self.make is self.cls and hasattr(self.cls, "_get_param_names")
-
-    def parts(self, what: Any) -> _Parts:
-        if self.take is not None:
-            return self.take(what)
-        return (
-            _attributes(what) if self.of_attributes else {name: getattr(what, name) for name in _parameters(self.make)}
-        )
-
-    def made(self, parts: _Parts) -> Any:
-        return _estimator(self.cls, parts) if self.of_attributes else _made(self.cls, self.make, parts)
+_REGISTERED: dict[str, Any] = {}
 
 
-_CLASSES: dict[str, _Entry] = {}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {}
-
-
-def storable(what: _T, take: Callable[[Any], _Parts] | None = None, make: Callable[..., Any] | None = None) -> _T:
+def storable(what: _T) -> _T:
     """Allow objects of a class (or a function of a module, by name) in saved files; usable as a decorator.
 
-    make : named parts -> object, with annotated parameters: parts from a file must be there and of these types. The class
-    itself by default. take : object -> its parts; by default its attributes with the names of make's parameters. Fields of a
-    dataclass with compare=False are caches and left out. A class with a method `check_memory(limit)` is asked, as soon as an
-    object is read, whether using it would take more bytes than the caller allows.
+    An object is taken apart into what its class is made from, by annotated parameters: parts from a file must be there and of
+    these types. Fields of a dataclass with compare=False are caches and left out. A class may say otherwise by a method
+    `to_parts()`, {name: part}, and a classmethod `of_parts(...)`. A class with a method `check_memory(limit)` is asked, as soon
+    as an object is read, whether using it would take more bytes than the caller allows.
     """
-    if isinstance(what, types.FunctionType):
-        _FUNCTIONS[_name_of(what)] = what
-        return what
-    if not isinstance(what, type):
+    if not isinstance(what, (type, types.FunctionType)):
         raise TypeError(f"only classes and functions of a module can be registered, not {what!r}")
     name = _name_of(what)
-    if name in _CLASSES and _CLASSES[name].cls.__module__ != what.__module__:
-        raise TypeError(f"{what.__module__} and {_CLASSES[name].cls.__module__} both define {name}: rename one")
-    _CLASSES[name] = _Entry(what, take, make or what)
+    if isinstance(what, type) and name in _REGISTERED and _REGISTERED[name].__module__ != what.__module__:
+        raise TypeError(f"{what.__module__} and {_REGISTERED[name].__module__} both define {name}: rename one")
+    _REGISTERED[name] = what
     return what
 
 
@@ -171,40 +141,29 @@ def read(path: str | os.PathLike[str], cls: type[_T], max_bytes: int, otherwise:
 def _is_bounded(rows: list[dict[str, Any]], arrays: Mapping[str, Any]) -> bool:
     """Whether every object of the table can be printed: a few rows that each hold the one before twice show billions of parts.
 
-    Counted is what an object shows, itself and in what it holds, as often as it is held: numbers, texts by their length, and
-    entries of arrays, which take longer. An estimator shows its parameters only, but slowly.
+    Counted are, as often as they are held, numbers, texts by their length, and entries of arrays, which take longer (numpy
+    shows small ones whole, and six entries per axis of others).
     """
     parts: list[int] = []
     depths: list[int] = []
     for row in rows:
-        held, most = row.get("items", []), 2**24
-        if row["kind"] == "object":
-            cls: Any = _CLASSES[row["class"]].cls if row["class"] in _CLASSES else None
-            held = row["fields"].values()
-            if hasattr(cls, "_get_param_names"):
-                shown = [*cls._get_param_names(), "_asked"]  # of the fit, and for the next one
-                held, most = [row["fields"].get(name) for name in shown], 2**17
-        elif row["kind"] == "dict":
-            held = [part for pair in held for part in pair]
+        held = row["fields"].values() if row["kind"] == "object" else row.get("items", [])
+        held = [part for pair in held for part in pair] if row["kind"] == "dict" else held
         inside = [part["row"] for part in held if isinstance(part, dict)]
         if not all(number in range(len(parts)) for number in inside):
             raise StateFileError("its rows do not describe an object: one holds a row that is not before it")
-        own = sum(1 + len(part) // 64 if isinstance(part, str) else 1 for part in held)
-        if "array" in row:
-            own += _printed(arrays[row["array"]], is_text=row["kind"] == "text")
+        own = sum(1 + len(part) // 16 if isinstance(part, str) else 1 for part in held)
+        if row["kind"] == "text":
+            own += int(arrays[row["array"]].size) // 64
+        elif "array" in row:
+            array = arrays[row["array"]]
+            seen = array.size if array.size <= 1000 else prod(min(n, 6) for n in array.shape)
+            own += int(seen * max(16, array.dtype.itemsize // 64))
         parts.append(1 + own + sum(parts[number] for number in inside))
         depths.append(1 + max((depths[number] for number in inside), default=0))
-        if parts[-1] > most or depths[-1] > 32:
+        if parts[-1] > 2**24 or depths[-1] > 32:
             return False
     return True
-
-
-def _printed(array: Any, *, is_text: bool) -> int:
-    """What an array counts for in print: numpy shows small ones whole, and six entries per axis of others."""
-    if is_text:
-        return int(array.size) // 64
-    seen = array.size if array.size <= 1000 else prod(min(n, 6) for n in array.shape)
-    return int(seen * max(16, array.dtype.itemsize // 64))
 
 
 # ---- writing
@@ -221,11 +180,9 @@ class _Writer:
 
     def value(self, what: Any, where: str) -> Any:
         """As it stands in a row: itself, or the number of the row that describes it."""
-        if what is None or isinstance(what, (bool, str)) or type(what) is int:
-            return str(what) if isinstance(what, np.str_) else what
-        if type(what) is float and isfinite(what):
-            return what
-        return {"row": self.row(what, where)}
+        if isinstance(what, str):
+            return str(what)
+        return what if what is None or type(what) in (bool, int, float) else {"row": self.row(what, where)}
 
     def row(self, what: Any, where: str) -> int:
         if id(what) in self._known:
@@ -240,8 +197,6 @@ class _Writer:
         return len(self.rows) - 1
 
     def _describe(self, what: Any, where: str) -> dict[str, Any]:
-        if isinstance(what, float) and not isinstance(what, np.generic):
-            return {"kind": "float", "value": repr(what)}
         if isinstance(what, (np.ndarray, np.generic)):
             return self._array(what, where)
         if type(what) in (list, tuple) and len(what) and all(type(item) is str for item in what):
@@ -253,16 +208,16 @@ class _Writer:
         if isinstance(what, Mapping):
             pairs = [[self.value(k, where), self.value(v, f"{where}[{k!r}]")] for k, v in what.items()]
             return {"kind": "dict", "items": pairs}
-        if isinstance(what, types.FunctionType) and _FUNCTIONS.get(_name_of(what)) is what:
+        if isinstance(what, types.FunctionType) and _REGISTERED.get(_name_of(what)) is what:
             return {"kind": "function", "name": _name_of(what)}
-        entry = _CLASSES.get(_name_of(type(what)))
-        if entry is None or entry.cls is not type(what):
+        cls = type(what)
+        if _REGISTERED.get(_name_of(cls)) is not cls:
             raise TypeError(
-                f"{where} is a {type(what).__name__}, which cannot be saved: use numbers, texts, arrays, lists and dicts "
+                f"{where} is a {cls.__name__}, which cannot be saved: use numbers, texts, arrays, lists and dicts "
                 "of them, or classes registered with richcomponents.storage.storable"
             )
-        named = {name: self.value(part, f"{where}.{name}") for name, part in entry.parts(what).items()}
-        return {"kind": "object", "class": _name_of(type(what)), "fields": named}
+        named = {name: self.value(part, f"{where}.{name}") for name, part in _parts(what).items()}
+        return {"kind": "object", "class": _name_of(cls), "fields": named}
 
     def _array(self, what: Any, where: str) -> dict[str, Any]:
         array = np.asarray(what)
@@ -321,8 +276,6 @@ class _Reader:
 
     def _make(self, row: dict[str, Any]) -> Any:
         kind = row["kind"]
-        if kind == "float":
-            return {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}[row["value"]]
         if kind in ("array", "scalar"):
             return self._array(row)
         if kind == "text":
@@ -331,16 +284,17 @@ class _Reader:
             return _OF_ITEMS[kind]([self.value(item) for item in row["items"]])
         if kind == "dict":
             return {_key(self.value(k)): self.value(v) for k, v in row["items"]}
-        if kind == "function" and row["name"] in _FUNCTIONS:
-            return _FUNCTIONS[row["name"]]
-        if kind == "object" and row["class"] in _CLASSES:
-            entry = _CLASSES[row["class"]]
-            made = entry.made({name: self.value(part) for name, part in row["fields"].items()})
-            if hasattr(entry.cls, "check_memory"):
+        name = row.get("class", row.get("name", ""))
+        what = _REGISTERED.get(name)
+        if kind == "function" and isinstance(what, types.FunctionType):
+            return what
+        if kind == "object" and isinstance(what, type):
+            made = _made(what, {name: self.value(part) for name, part in row["fields"].items()})
+            if hasattr(what, "check_memory"):
                 made.check_memory(self.max_bytes)
             return made
         raise StateFileError(
-            f"there is no {kind} {row.get('class', row.get('name', ''))!r} in this version of richcomponents: update it, or "
+            f"there is no {kind} {name!r} in this version of richcomponents: update it, or "
             "import the module that defines it before loading"
         )
 
@@ -377,7 +331,7 @@ def _natural(number: Any) -> int:
     return number
 
 
-# ---- parts and objects
+# ---- objects and their parts
 
 
 @cache
@@ -392,7 +346,41 @@ def _parameters(make: Any) -> dict[str, tuple[Any, bool]]:
     return {name: (hints[name], one.default is one.empty) for name, one in given if name not in caches}
 
 
-def _made(cls: type, make: Callable[..., Any], parts: _Parts) -> Any:
+def _parts(what: Any) -> dict[str, Any]:
+    """What an object is made from; of an estimator its parameters, and what fit has set."""
+    cls: Any = type(what)
+    if hasattr(cls, "to_parts"):
+        return dict(what.to_parts())
+    if not hasattr(cls, "_get_param_names"):
+        return {name: getattr(what, name) for name in _parameters(getattr(cls, "of_parts", cls))}
+    for name in vars(what):
+        if not _may_be_set(cls, name):
+            raise TypeError(
+                f"{cls.__name__}.{name} belongs to the class and cannot be saved with one object: set it in fit, or in "
+                "__init__ as a parameter, and nowhere else"
+            )
+    return dict(vars(what))
+
+
+def _may_be_set(cls: Any, name: str) -> bool:
+    """A parameter, or a name that hides nothing of the class (a method, for example)."""
+    return name in cls._get_param_names() or (
+        name.isidentifier() and not name.startswith("__") and not hasattr(cls, name)
+    )
+
+
+def _made(cls: Any, parts: dict[str, Any]) -> Any:
+    """An object from its parts, which may be wrong."""
+    if hasattr(cls, "_get_param_names"):
+        for name in set(cls._get_param_names()) - parts.keys():
+            raise StateFileError(f"the parameter {name!r} of {cls.__name__} is missing")
+        for name in parts:
+            if not _may_be_set(cls, name):
+                raise StateFileError(f"{cls.__name__} cannot have a fitted attribute {name!r}")
+        made = cls.__new__(cls)
+        made.__dict__.update(parts)
+        return made
+    make = getattr(cls, "of_parts", cls)
     expected = _parameters(make)
     for name in parts.keys() - expected.keys():
         raise StateFileError(f"{cls.__name__} has no part {name!r} in this version of richcomponents: update it")
@@ -430,33 +418,3 @@ def _fits(value: Any, hint: Any) -> bool:
         number = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
         return isinstance(value, number) and not isinstance(value, bool)
     return value is None if hint in (None, type(None)) else isinstance(value, hint)
-
-
-def _attributes(what: Any) -> _Parts:
-    cls = type(what)
-    for name in vars(what):
-        if not _may_be_set(cls, name):
-            raise TypeError(
-                f"{cls.__name__}.{name} belongs to the class and cannot be saved with one object: set it in fit, or in "
-                "__init__ as a parameter, and nowhere else"
-            )
-    return dict(vars(what))
-
-
-def _may_be_set(cls: Any, name: str) -> bool:
-    """A parameter, or a name that hides nothing of the class (a method, for example)."""
-    return name in cls._get_param_names() or (
-        name.isidentifier() and not name.startswith("__") and not hasattr(cls, name)
-    )
-
-
-def _estimator(cls: Any, parts: _Parts) -> Any:
-    """An estimator: its parameters, and what fit has set."""
-    for name in set(cls._get_param_names()) - parts.keys():
-        raise StateFileError(f"the parameter {name!r} of {cls.__name__} is missing")
-    for name in parts:
-        if not _may_be_set(cls, name):
-            raise StateFileError(f"{cls.__name__} cannot have a fitted attribute {name!r}")
-    made = cls.__new__(cls)
-    made.__dict__.update(parts)
-    return made

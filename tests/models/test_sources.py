@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import richcomponents as rc
-from richcomponents.moments import Rows, open_source, state
+from richcomponents.moments import Rows, accumulator, open_source
 from richcomponents.moments.data import RowData
 
 
@@ -100,7 +100,7 @@ def test_a_file_that_changes_between_two_passes_is_noticed(frame, tmp_path, monk
     for changed in (other, one):
         for owner, step, reading in (
             (RowData, "moments", rc.ContrastiveRCA(views=3).fit),
-            (state, "column_means", rc.Moments.from_source),
+            (accumulator, "column_means", rc.Moments.from_source),
         ):
             write(table, path)
             with monkeypatch.context() as patched:

@@ -151,7 +151,7 @@ def test_every_verdict_has_a_page(tmp_path, kind):
         assert found.verdict == "nothing shared"
         assert "what is hidden goes with the exposure completely" in found.headline()
     if kind == "few controls":
-        assert "No control could be held out" in " ".join(found.advice())
+        assert "No control could be held out" in " ".join([found.headline(), *found.advice()])
 
 
 def test_controls_that_contradict_each_other_are_told_once(tmp_path):
@@ -163,6 +163,14 @@ def test_controls_that_contradict_each_other_are_told_once(tmp_path):
     assert found.steps == ()  # more samples would not help
     assert not any("go with the exposure" in sentence for sentence in found.advice())
     assert f'<p class="alarm">{escape(alarm)}</p>' in render(found)
+
+
+def test_nothing_is_said_twice(model, found):
+    says = model.answers()[0].says()
+    for i, one in enumerate(says):
+        assert not any(one in other for j, other in enumerate(says) if i != j), one
+    first = " ".join([found.headline(), *found.advice()])
+    assert all(first.count(one) == 1 for one in says)
 
 
 def test_a_wide_table_has_a_volcano(wide):

@@ -281,3 +281,39 @@ def test_a_failed_test_takes_the_green_away(data):
     assert "the line is the estimate" in text  # the views by themselves are told apart
     fine = render(Findings.of(rc.ContrastiveRCA(views=4).fit(data.X)))
     assert 'class="verdict good"' in fine
+
+
+def test_an_outcome_that_contradicts_does_not_change_what_is_shared(data):
+    """Cov(S1) is still estimated: its share is no lower limit."""
+    with pytest.warns(rc.SpecificationWarning):
+        model = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4)).fit(data.X, data.y + data.V[:, 0])
+    found = Findings.of(model, data.X, data.y + data.V[:, 0])
+    assert found.said().startswith(f"The shared part explains {found.shared_share:.0%} of")
+    with pytest.warns(rc.WeakIdentificationWarning):
+        open_ = rc.ContrastiveRCA(views=4).fit(rc.datasets.make_contrastive(300, d=4, S2="gaussian", random_state=0).X)
+    assert Findings.of(open_).said().startswith("At least")
+
+
+def test_what_was_not_tested_is_not_called_fine():
+    X = rc.datasets.make_contrastive(1000, d=4, S2="gaussian", random_state=0).X
+    found = Findings.of(rc.ContrastiveRCA(views=4).fit(X))
+    (row,) = [row for row in found.checks() if row["value"] == "not tested"]
+    assert row["finding"] == ""
+    assert re.search(r"not tested</td><td class=.text mark.></td>", render(found))
+
+
+def test_an_outcome_that_goes_with_the_controls_is_not_said_not_to(data):
+    """Where nothing is shared, and where the user said so."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 8))
+    alone = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4, rank=0)).fit(X, X[:, 5] + X[:, 0])
+    both = rc.ComponentRegression(rca=rc.ContrastiveRCA(views=4), shared=True).fit(data.X, data.y + data.S2[:, 0])
+    for model, y, wanted in (
+        (alone, X[:, 5] + X[:, 0], "nothing is corrected"),
+        (both, data.y + data.S2[:, 0], "as it may"),
+    ):
+        table = data.X if model is both else X
+        row = Findings.of(model, table, y).checks()[-1]
+        assert row["check"] == "y and V"
+        assert row["meaning"].startswith("y goes with V (p < 1e-16)")
+        assert wanted in row["meaning"]

@@ -24,7 +24,7 @@ def test_constant_repeated_and_missing_columns_are_told(tmp_path):
     views = {"tests": [*"abcd", "flat"], "controls": [*"vwxy"]}
     with pytest.warns(rc.MissingValueWarning), pytest.warns(rc.ConstantColumnWarning):
         model = rc.ContrastiveRCA(views=views, missing="drop").fit(frame)
-    rows = {row["column"]: row for row in Findings.of(model, frame).samples.columns(views)}
+    rows = {row["column"]: row for row in Findings.of(model, frame).samples.columns}
     assert rows["flat"]["remark"] == "constant"
     assert rows["b"]["missing"] == pytest.approx(0.1)
     assert rows["a"]["mean"] == pytest.approx(frame["a"].mean())
@@ -37,9 +37,8 @@ def test_a_repeated_column_is_named():
     from richcomponents.report.samples import Samples
 
     x = np.random.default_rng(0).normal(size=(50, 2))
-    seen = Samples({"u": x, "v": x[:, 1:]}, {}, None, None, 50)
-    rows = seen.columns({"u": ("a", "b"), "v": ("c",)})
-    assert [row["remark"] for row in rows] == ["", "", "same as b"]
+    seen = Samples({"u": x, "v": x[:, 1:]}, {"u": ("a", "b"), "v": ("c",)}, {}, None, None, 50)
+    assert [row["remark"] for row in seen.columns] == ["", "", "same as b"]
 
 
 def test_cleaning_takes_labs_out_of_the_picture(data):
@@ -48,7 +47,7 @@ def test_cleaning_takes_labs_out_of_the_picture(data):
     model = rc.ExposureEffects(rca=rc.ContrastiveRCA(views=6)).fit(data.X, data.y)
     seen = Findings.of(model, data.X, data.y).samples
     assert list(seen.known) == list(model.exposures_)
-    at = seen.drawn()
+    at = seen.drawn
     assert 0 < len(at) <= 300
     spread = [np.var(part[at], axis=0).sum() for part in (seen.before, seen.after)]
     assert spread[1] < 0.6 * spread[0]

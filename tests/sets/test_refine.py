@@ -12,31 +12,28 @@ from richcomponents.algebra.arrays import power
 from richcomponents.components.sets import SetSystem
 from richcomponents.datasets import make_views
 from richcomponents.moments import Moments
-from richcomponents.sets.evidence import SetEvidence, multiplicity
+from richcomponents.sets.evidence import SetEvidence, Structure, multiplicity, sequential
 from richcomponents.sets.model import (
+    DenseObjective,
     JointModel,
     Parameters,
-    levenberg_marquardt,
-    relative_errors,
-    solve_tensors,
-    ties_of,
-    white_data,
-    white_model,
-)
-from richcomponents.sets.refine import (
-    DenseObjective,
     assemble,
     covariances_identified,
     fit_large,
     influence_covariance,
     least_squares_covariances,
-    sequential,
+    levenberg_marquardt,
+    relative_errors,
+    solve_tensors,
+    white_data,
+    white_model,
 )
 from tests.sets.population import Population, relative
 
 SYSTEM = SetSystem.of([("a", "b", "c"), ("a", "b"), ("a",), ("b",), ("c",)], "abc")
 GAUGE = {q: q[0] for q in SYSTEM}
 RANKS = dict.fromkeys(SYSTEM, 2)
+WANTED = Structure(SYSTEM, GAUGE, RANKS)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +57,7 @@ def test_the_model_is_exact_for_exact_cumulants():
             tensors[q, t] = pack(multilinear(population.exact(q, t), *[np.linalg.inv(root).T] * t))
     entries = {t: np.arange(len(packed_indices(6, t))) for t in (2, 3, 4)}
     ones = {t: np.ones(len(e)) for t, e in entries.items()}
-    model = JointModel(SYSTEM, population.columns, RANKS, (2, 3, 4), np.eye(6), entries, ones)
+    model = JointModel(population.columns, RANKS, np.eye(6), entries, ones)
     data = model.data({t: population.cumulants.packed(t) for t in (2, 3, 4)})
     value = model.predict(model.join(Parameters(loadings, tensors)))
     assert relative(value, data) < 1e-10
@@ -70,8 +67,7 @@ def test_the_model_is_exact_for_exact_cumulants():
 def test_derivatives_are_finite_differences(evidence, free_second, tied):
     rng, common = np.random.default_rng(0), ("a", "b", "c")
     known = {("c", common): rng.normal(size=(2, 2)), ("b", ("a", "b")): rng.normal(size=(2, 2))} if tied else {}
-    ties = ties_of(evidence.columns, GAUGE, known)
-    model = replace(white_model(evidence, SYSTEM, RANKS, ties), free_second=free_second)
+    model = replace(white_model(evidence, replace(WANTED, known=known)), free_second=free_second)
     if tied:  # C_c = A C_a, whatever the parameters
         C = model.split(rng.normal(size=model.size)).loadings[common]
         np.testing.assert_allclose(C[4:], known["c", common] @ C[:2], atol=1e-12)
@@ -83,9 +79,9 @@ def test_derivatives_are_finite_differences(evidence, free_second, tied):
 
 
 def test_both_solvers_see_the_same_function(evidence):
-    model = white_model(evidence, SYSTEM, RANKS)
+    model = white_model(evidence, WANTED)
     data = white_data(evidence, model)
-    x = solve_tensors(model, model.join(assemble(model, sequential(evidence, SYSTEM, GAUGE, RANKS))), data)
+    x = solve_tensors(model, model.join(assemble(model, sequential(evidence, WANTED))), data)
     dense = {t: multilinear(unpack(evidence.cumulants.packed(t), 6, t), *[model.white] * t) for t in model.orders}
     objective = DenseObjective(model, dense)
     y = x / objective.unit
@@ -100,10 +96,11 @@ def test_both_solvers_see_the_same_function(evidence):
 @pytest.mark.parametrize("tied", [False, True])
 def test_both_solvers_find_the_same_minimum(evidence, tied):
     system, key = SYSTEM.without(("a", "b")), ("c", ("a", "b", "c"))
-    known = {key: sequential(evidence, system, GAUGE, RANKS)[key]} if tied else {}
-    model = white_model(evidence, system, RANKS, ties_of(evidence.columns, GAUGE, known))
+    wanted = replace(WANTED, system=system)
+    start = sequential(evidence, wanted)
+    model = white_model(evidence, replace(wanted, known={key: start[key]} if tied else {}))
     data = white_data(evidence, model)
-    start = assemble(model, sequential(evidence, system, GAUGE, RANKS))
+    start = assemble(model, start)
     sure = levenberg_marquardt(model, solve_tensors(model, model.join(start), data), data, iterations=200)
     far = model.join(fit_large(evidence, model, start))
     reached = model.predict(far) - data
@@ -139,25 +136,25 @@ def test_covariances_follow_from_transformations_by_least_squares():
     system = SetSystem.all("abc")  # no pair of views isolates a pair's covariance
     population = Population(system, dict.fromkeys("abc", 2), seed=5, order=4)
     total = unpack(population.cumulants.packed(2), 6, 2)
-    found = least_squares_covariances(np.eye(6), total, system, population.columns, population.A)
+    found = least_squares_covariances(np.eye(6), total, population.columns, population.A)
     for q in system:
         assert relative(found[q], population.exact(q, 2)) < 1e-8
-    assert covariances_identified(system, population.columns, population.A)
+    assert covariances_identified(population.columns, population.A)
     thin = Population(system, dict.fromkeys("abc", 1), seed=5, order=4)
-    assert not covariances_identified(system, thin.columns, thin.A)
+    assert not covariances_identified(thin.columns, thin.A)
 
 
 def test_the_sequential_start_is_exact_for_exact_cumulants():
     population = Population(SYSTEM, dict.fromkeys("abc", 2), seed=2, order=4)
     copies = Moments.of(np.repeat(population.rows, 10, axis=0), 4, n_blocks=10)  # every block is the population
-    found = sequential(SetEvidence(population.columns, copies), SYSTEM, GAUGE, RANKS)
+    found = sequential(SetEvidence(population.columns, copies), WANTED)
     for key, A in population.A.items():
         assert relative(found[key], A) < 1e-6
 
 
 def test_errors_at_the_edge_of_what_a_covariance_can_be(evidence):
     """Second moments are linear in covariances: what is known of one does not depend on how large it is."""
-    model = white_model(evidence, SYSTEM, RANKS)
+    model = white_model(evidence, WANTED)
     at, alone = model.split(0.5 * np.random.default_rng(1).normal(size=model.size)), ("c",)
     errors = []
     for least in (0.7, 0.1, 1e-4):  # the last is the edge

@@ -142,8 +142,8 @@ class ExposureAnswer:
     @property
     def meaning(self) -> str:
         """What the verdict means, and which tests decided it; an alarm says which contradict it."""
-        told = self.verdict in (Verdict.WEAK, Verdict.NOT_CHECKED, Verdict.NOT_IDENTIFIED)
-        return " ".join([MEANINGS[self.verdict], *(self._sentences(self.verdict) if told else [])])
+        decided = self.verdict in (Verdict.WEAK, Verdict.NOT_CHECKED, Verdict.NOT_IDENTIFIED)
+        return " ".join([MEANINGS[self.verdict], *(self._sentences(self.verdict) if decided else [])])
 
     @property
     def alarm(self) -> str:
@@ -188,12 +188,13 @@ class ExposureAnswer:
         """How the controls fared, in a few sentences."""
         return " ".join([*self._sentences(None, "held-out controls", "controls agree"), *self._blame()])
 
-    def advice(self) -> list[str]:
-        """What to do next."""
+    def more(self) -> list[str]:
+        """What neither the meaning nor the alarm says: how the controls fared, how far the correction goes, what to do."""
+        of_tests = self._sentences(None, "held-out controls", "controls agree", "correction", "instruments")
         remedies = [one.remedy for one in self.tests if one.remedy and one.finding == self.verdict != Verdict.STRONG]
-        return [*dict.fromkeys([ADVICE[self.verdict], *remedies]), *self.steps]
+        said = f"{self.meaning} {self.alarm}"
+        return [one for one in dict.fromkeys([*of_tests, ADVICE[self.verdict], *remedies]) if one not in said]
 
     def says(self) -> list[str]:
         """All of it, the most important first."""
-        way = [one for one in self._sentences(None, "correction", "instruments") if one not in self.meaning]
-        return [self.meaning, self.finding(), self.alarm or self.about_controls(), *way, *self.advice()]
+        return [*filter(None, [self.meaning, self.alarm, self.finding()]), *self.more(), *self.steps]

@@ -22,8 +22,16 @@ from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models import RCA, ContrastiveRCA
 from richcomponents.models.estimator import Estimator
 from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
-from richcomponents.models.gaps import complete_rows, read_once, say_dropped, taken, without_gaps
-from richcomponents.models.rca import fit_rca, laid_out, present
+from richcomponents.models.rca import fit_rca
+from richcomponents.models.sample import (
+    complete_rows,
+    laid_out,
+    present,
+    read_once,
+    say_dropped,
+    taken,
+    without_gaps,
+)
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import Data, RowData, equivalent_rows, groups_of_copies
@@ -192,7 +200,8 @@ class ExposureEffects(Estimator):
         """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
         model, solution, found = self.rca_, self.rca_.solution_, self.rca_.solution_.canonical
         u, v, paired = model.views_[0], model.views_[1], len(found.correlations)
-        tests, q = model.fitted_.names_of(0)[: len(u) - len(listed_names(self.instruments))], len(self.exposures_)
+        tests, controls = model.fitted_.view_names.values()
+        tests, q = tests[: len(u) - len(listed_names(self.instruments))], len(self.exposures_)
         wide_u, wide_v = (isinstance(cov, Factored) for cov in (solution.cov_u, solution.cov_v))
         on_u = Coordinates(found.x_from_u[:paired], found.u_from_x[:, :paired])
         on_v = Coordinates(found.y_from_v, found.v_from_y)
@@ -225,7 +234,7 @@ class ExposureEffects(Estimator):
             raise DataError(f"the exposure {one!r} is an exact function of the covariates or of other exposures")
         given = second_moments(rows, (on_u, on_v), len(model.fitted_.design.known) - q, weight, blocks, data.lost)
         share = None if self.share == "auto" else float(self.share)
-        return Problem(*given, (on_u, on_v), solution, self.exposures_, tests, model.fitted_.names_of(1), share)
+        return Problem(*given, (on_u, on_v), solution, self.exposures_, tests, controls, share)
 
     def _solve(self, problem: Problem) -> Self:
         """The estimate, at one shared direction fewer and more as well, the tests, and what is to be said of each exposure."""

@@ -61,6 +61,11 @@ class Test:
         return RULES[self.name].finding(self.p_value)
 
     @property
+    def shown(self) -> str:
+        """The finding in a table: nothing of a test that was not made and need not be."""
+        return "" if math.isnan(self.p_value) and self.finding == Verdict.STRONG else str(self.finding)
+
+    @property
     def allowed(self) -> float:
         """0 to 1: how far what was tested may be used, from where its rule says "weak" (1) to where it says
         "contradicted" (0)."""

@@ -16,18 +16,16 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
-from richcomponents.inference.verdicts import Test
+from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table
-from richcomponents.models.rca import ComponentAnalysis, fit_rca
+from richcomponents.models.rca import ComponentAnalysis, add_block, fit_rca
 from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
 from richcomponents.pair.outcomes import CONTRADICTED, OutcomeOnV
 from richcomponents.plots import estimate_plot
 from richcomponents.text import page
-
-_SUSPICIOUS = 0.001
 
 
 class ComponentLearner(Estimator):
@@ -118,7 +116,7 @@ class ComponentLearner(Estimator):
     def _add_block(self, X: object, outcome: object = None) -> Any:
         """A block of rows for the RCA, which is refitted to all it has seen; what its solver saw, and the outcome."""
         model = self.unfitted_rca() if getattr(self, "rca_", None) is None else copy(self.rca_)
-        found = model._add_block(X, outcome)
+        found = add_block(model, X, outcome)
         self._keep_rca(model)
         return found
 
@@ -294,11 +292,16 @@ class OutcomeLearner(ComponentLearner):
                 warn_user(f"{CONTRADICTED}: {on_v.fails}. {on_v.remedy}{more}", SpecificationWarning)
             return
         test = model.fitted_.outcome_test(outcome, self.component)
-        if test.p_value < _SUSPICIOUS:
-            others = model.fitted_.others(self.component)
-            warn_user(
-                f"y is correlated with {others} (F-test, {test.p_text}), where {self.component_.name} does not live: "
-                f"it seems to depend on more than {self.component_.name}, and the coefficients may be wrong. Check "
-                f"that only controls are in {others}, or choose another component",
-                SpecificationWarning,
-            )
+        if test.finding == Verdict.CONTRADICTED:
+            warn_user(self.goes_with_others(test).removesuffix("."), SpecificationWarning)
+
+    def goes_with_others(self, test: Test, name: str = "y") -> str:
+        """What the test of an outcome on the views outside of the component speaks against; nothing where it does not."""
+        others, component = self._need_rca().fitted_.others(self.component), self.component_.name
+        if test.finding == Verdict.STRONG:
+            return ""
+        return (
+            f"{name} goes with {others} ({test.p_text}), where {component} does not live: it seems to depend on more than "
+            f"{component}, and the coefficients may be wrong. Check that only controls are in {others}, or choose another "
+            "component."
+        )

@@ -14,8 +14,8 @@ from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import Views, check_finite
 from richcomponents.errors import DataError
 from richcomponents.models.estimator import used_rows
-from richcomponents.models.fitted import Fitted, stretch
-from richcomponents.models.rca import ComponentAnalysis, check_interval, searched
+from richcomponents.models.fitted import Fitted
+from richcomponents.models.rca import ComponentAnalysis, check_interval, searched, stretch
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
 from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
@@ -274,7 +274,7 @@ class ContrastiveRCA(ComponentAnalysis):
         key = self.fitted_.key(component)
         own = self.components_[key].feature_names
         if what == "A":
-            u, v = self.fitted_.names_of(0), self.fitted_.names_of(1)
+            u, v = self.fitted_.view_names.values()
             return replace(self._interval("mixing", lambda m: m.A_, level, progress), names=v, columns=u)
         targets: dict[str, Target] = {"S1": "cov_s1", "S2": "cov_s2", "S3": "cov_s3"}
         limits = self._interval(targets[key], lambda m: m.components_[key].covariance, level, progress)
@@ -310,7 +310,7 @@ class ContrastiveRCA(ComponentAnalysis):
 
         Returns the Axes; for "overview" the Figure.
         """
-        names_u, names_v = self.fitted_.names_of(0), self.fitted_.names_of(1)
+        names_u, names_v = self.fitted_.view_names.values()
         title = "How much of each column is its own"
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
         panels: dict[str, Callable[[Any], Any]] = {
@@ -342,14 +342,16 @@ class ContrastiveRCA(ComponentAnalysis):
         if verdict == "nothing shared":
             return f"No part shared with the controls was found: {view} is taken as it is."
         least = f"At least {share:.0%} of the variance of {view} is shared (average over its columns)."
+        explains = f"The shared part explains {share:.0%} of {view} (average over its columns)."
         if verdict == "not identified":
             return (
                 f"{least} How much more cannot be told from these data: the results equal those of adjusting for the "
                 "controls."
             )
         if verdict == "contradicted":
-            return f"{least} A test contradicts the model: do not rely on more than adjusting for the controls."
-        return f"The shared part explains {share:.0%} of {view} (average over its columns). {_SURE[verdict]}"
+            seen = explains if self.verdict_ in ("strong", "weak") else least  # else it is residualised
+            return f"{seen} A test contradicts the model: do not rely on more than adjusting for the controls."
+        return f"{explains} {_SURE[verdict]}"
 
     def next_steps(self) -> list[str]:
         """What would help, in numbers of samples and of controls."""

@@ -22,25 +22,16 @@ from richcomponents.components.wide import added
 from richcomponents.data.design import Design
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import check_finite, check_outcome
-from richcomponents.errors import DataError, constants_told_later
+from richcomponents.errors import DataError
 from richcomponents.inference.draws import Draws
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome, outcome_test
-from richcomponents.models.gaps import complete_rows, read_once
+from richcomponents.models.sample import complete_rows, data_of, read_once
 from richcomponents.moments import Moments, block_numbers
-from richcomponents.moments.available import Available, Fill, Gaps, drawn_blocks, patterns_of
-from richcomponents.moments.data import (
-    AffineMap,
-    Data,
-    Inflated,
-    Partial,
-    RowData,
-    RowUnits,
-    StateData,
-    equivalent_rows,
-)
+from richcomponents.moments.available import Fill, drawn_blocks, patterns_of
+from richcomponents.moments.data import AffineMap, Data, Partial, RowUnits, equivalent_rows
 from richcomponents.pair.classes import ClassPart, HiddenClasses
 from richcomponents.sets.solution import component_name
 from richcomponents.storage import storable
@@ -53,9 +44,9 @@ class Parts(Mapping[Any, Component]):
         self._keys, self._made, self._make = keys, made, make
 
     def __getitem__(self, key: Any) -> Component:
-        if key not in self._keys:
-            raise KeyError(key)
         if key not in self._made:
+            if key not in self._keys:
+                raise KeyError(key)
             self._made[key] = self._make(key)
         return self._made[key]
 
@@ -108,9 +99,10 @@ class Fitted:
         """Of the columns of all views."""
         return tuple(str(self.design.views.feature_names[c]) for c in self.design.columns)
 
-    def names_of(self, view: int) -> tuple[str, ...]:
-        """Of the columns of one view, by its number."""
-        return self.names[list(self.design.places().values())[view]]
+    @property
+    def view_names(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each view."""
+        return {view: self.names[place] for view, place in self.design.places().items()}
 
     def key(self, component: Any) -> Any:
         """The name of a component: views may stand in any order, and one alone; None is the first view's own."""
@@ -141,14 +133,12 @@ class Fitted:
         """The names of a component's columns."""
         return self.components[self.key(component)].feature_names
 
-    def solved(self, solution: Any) -> Fitted:
-        """The same with this solution."""
-        return replace(self, solution=solution, made={})
-
     def without(self, block: int) -> Fitted:
         """Refitted without one block of rows."""
         part = None if self.class_part is None else self.class_part.without(block)
-        return replace(self, class_part=part).solved(self.solution.without(block))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return replace(self, class_part=part, solution=self.solution.without(block), made={})
 
     @property
     def explained_columns(self) -> IntArray:
@@ -250,61 +240,40 @@ class Fitted:
         """All that coefficients and tests read of an outcome. Rows that are not in memory, and states, are read by their second
         moments, block by block: any size, one pass.
 
-        table : the columns used and, last, the outcome; groups, sample_weight : by default those of the fit; every_row : not
-        second moments in their place; summed : these also where independent rows are in memory, which takes a fraction of the
-        time of reading them block by block.
+        table : the columns used and, last, the outcome, zero where there is none; groups, sample_weight : by default those of
+        the fit; every_row : not second moments in their place; summed : these also where independent rows are in memory, which
+        takes a fraction of the time of reading them block by block.
         """
         if isinstance(table, Moments):
-            return self._of_state(table)
+            return self._of_sums(table)
         groups, keep = table.group_labels(groups), np.ones(table.n_rows or 0, dtype=bool)
+        few = table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
         if self.classes is not None:
-            table = table.mapped(partial(_beside_outcome, self.classes))
+            table = table.mapped(partial(_with_classes, self.classes, len(self.design.used)))
         elif self.missing == "available" and table.rereadable:
             keep = complete_rows(table)
-            if not keep.all() and not every_row and self.solution.infers_T:
-                return self._outcome_with_gaps(table, groups, sample_weight)
-        depend = self.units is None or self.units.depend
-        few = table.rereadable and table.n_rows is not None and table.n_rows <= 2 * self.n_blocks * table.width
-        plain = summed and not depend and groups is None and sample_weight is None
-        if keep.all() and not few and not every_row and (plain or not table.held):
-            if sample_weight is not None:
-                table = table.weighted_by(sample_weight)
-            elif depend and groups is None:
+            if not keep.all() and not every_row and self.solution.infers_T:  # least squares asks for no more than sums
+                units = self._units(len(keep), groups, sample_weight)
+                counted = table if units.weight is None else table.weighted_by(units.weight)
+                return self._of_sums(counted, groups if units.groups is None else units.groups)
+        depend, given = self.units is None or self.units.depend, groups is not None or sample_weight is not None
+        if keep.all() and not few and not every_row and (not table.held or (summed and not depend and not given)):
+            if depend and not given:
                 raise DataError(_OTHER_ROWS)
-            if not table.rereadable:
-                return self._of_state(read_once(table, self.missing, 4, n_blocks=self.n_blocks, groups=groups)[0])
-            data = RowData(table, self.n_blocks, groups)
-            return self._of_state(data.moments(2), data if data.dependent else None)
-        n = len(keep)
-        weight = self._weights(n, sample_weight)
-        units = self._units(n, groups, sample_weight)
-        blocks, at = self._blocks(keep, groups)
+            return self._of_sums(table if sample_weight is None else table.weighted_by(sample_weight), groups)
+        units = self._units(len(keep), groups, sample_weight)
+        weight, (blocks, at) = units.weights(len(keep)), self._blocks(keep, groups)
         if at is None:
             return replace(self._prepared(table.array(), weight, blocks), units=units)
         made = self._prepared(table.kept(keep).array(), weight[at], blocks)
         return replace(made, units=units.take(at), at=at)
 
-    def _outcome_with_gaps(self, table: Rows, groups: object, sample_weight: object) -> Outcome:
-        """Of all rows, by the second moments of what is there; least squares asks for no more."""
-        units = self._units(table.n_rows or 0, groups, sample_weight)
-        counted = table if units.weight is None else table.weighted_by(units.weight)
-        gaps = Gaps.of(counted, {**self.design.parts(), "the outcome": np.array([table.width - 1])})
-        with constants_told_later():
-            data = Available.of(counted, gaps, self.n_blocks, groups if units.groups is None else units.groups)
-        return self._of_state(data.moments(2), data)
-
-    def _of_state(self, state: Moments, data: Data | None = None) -> Outcome:
-        """From second moments of the columns used and the outcome, by block; data : rows that depend on each other."""
-        data = StateData(state) if data is None and state.dependent else data
-        return replace(self._prepared(*equivalent_rows(state)), data=data)
-
-    def rows_alone(self, table: Rows, groups: object = None) -> Outcome:
-        """The complete rows, in the blocks of the fit, beside an outcome that is zero: for models of a component alone."""
-        keep = complete_rows(table) if self.missing == "available" else np.ones(table.n_rows or 0, dtype=bool)
-        blocks, at = self._blocks(keep, groups)
-        rows = self.centred(table.array()[keep])
-        zeros = np.zeros(len(rows))
-        return Outcome(rows, zeros, zeros + 1, blocks, float(len(rows)), np.zeros((len(rows), 0)), at=at)
+    def _of_sums(self, table: Rows | Moments, groups: object = None) -> Outcome:
+        """From second moments of the columns used and the outcome, by block."""
+        if isinstance(table, Rows) and not table.rereadable:
+            table = read_once(table, self.missing, 4, n_blocks=self.n_blocks, groups=groups)[0]
+        data = data_of(table, self.design, self.missing, self.n_blocks, groups)[0]
+        return replace(self._prepared(*equivalent_rows(data.moments(2))), data=data)
 
     def _blocks(self, keep: Truth, groups: object) -> tuple[IntArray, IntArray | None]:
         """The blocks, of the fit, of the rows that are kept, and the numbers of these where some are not."""
@@ -321,26 +290,24 @@ class Fitted:
 
     def _units(self, n: int, groups: object, sample_weight: object) -> RowUnits:
         """Groups and weights of n rows: those given, else those of the fit for as many rows; others are not guessed."""
-        if groups is not None or sample_weight is not None:
-            return RowUnits.of(n, groups, sample_weight)
-        if self.units is not None and not self.units.depend:
-            return self.units
-        if self.units is None or len(self.units) != n:
-            raise DataError(_OTHER_ROWS)
-        return self.units
-
-    def _weights(self, n: int, sample_weight: object) -> Array:
-        """(n,) how often each row counts."""
-        if sample_weight is None and not self.weighted:
-            return np.ones(n)
-        return self._units(n, None, sample_weight).weights(n)
+        if sample_weight is None and (groups is None or self.weighted):
+            if self.units is None or (self.units.depend and len(self.units) != n):
+                raise DataError(_OTHER_ROWS)
+            if groups is None:
+                return self.units
+            sample_weight = self.units.weight
+        return RowUnits.of(n, groups, sample_weight)
 
     def _prepared(self, table: Array, weight: Array, blocks: IntArray) -> Outcome:
         """table (n, columns of all views, covariates and the outcome), each row counted so often."""
-        design, own = self.design, len(self.design.columns)
-        known, target = table[:, own:-1], check_outcome(table[:, -1], len(table))
-        rows = self.centred(table[:, :-1]) if self.classes is None else self._residuals(table[:, :-1])
-        centre = np.average(table[:, own:], axis=0, weights=weight)
+        design, own, classes = self.design, len(self.design.columns), self.classes
+        last = len(design.used) + (0 if classes is None else len(classes) - 1)
+        known, rows = table[:, own:last], table[:, :last]
+        rows = self.centred(rows) if classes is None else self._residuals(rows)
+        if table.shape[1] == last:  # a component alone
+            return Outcome(rows, np.zeros(len(rows)), weight, blocks, float(weight.sum()), rows[:, :0])
+        target = check_outcome(table[:, last], len(table))
+        centre = np.average(table[:, own : last + 1], axis=0, weights=weight)
         column: Any = target - centre[-1]
         coef, beside = np.zeros(known.shape[1]), known - centre[:-1]
         if self.partial is not None:
@@ -364,18 +331,15 @@ class Fitted:
 
     def residual(self, of: Outcome | Array, component: object = None) -> Array:
         """See :meth:`ContrastiveRCA.residual`; of an outcome, on what stands beside the first view."""
-        return self._simple("residual", of, component)
+        solution, key = self.solved_for(component)
+        return np.asarray(solution.residual(key, self._rows(of), _beside(of)))
 
     def stand_in(self, of: Outcome | Array, component: object = None) -> Array:
         """The simple prediction of a component (n, d), centred, that learners are measured by: the residual, or, of a component
         that lives in several views, what the others predict of it. Least squares of an outcome on it is "residualised" (the
         other views as covariates) or "instrumental" (as instruments)."""
-        return self._simple("stand_in", of, component)
-
-    def _simple(self, what: str, of: Outcome | Array, component: object) -> Array:
-        beside = of.on_v.beside if isinstance(of, Outcome) and of.on_v is not None else None
         solution, key = self.solved_for(component)
-        return np.asarray(getattr(solution, what)(key, self._rows(of), beside))
+        return np.asarray(solution.stand_in(key, self._rows(of), _beside(of)))
 
     def _rows(self, of: Outcome | Array) -> Array:
         return of.rows if isinstance(of, Outcome) else self.centred(of)
@@ -451,10 +415,6 @@ class Fitted:
         words = "UV" if isinstance(key, str) else places
         return " and ".join(word for word, part in zip(words, places.values(), strict=True) if part.start in columns)
 
-    def leaves_open(self, component: object = None) -> bool:
-        """Whether the data tell no more of a component than its identified set."""
-        return bool(self.solution.leaves_open(self.key(component)))
-
     def moment_draws(self, component: object, *, of_mean: bool) -> tuple[Draws, Draws, Array, float] | None:
         """Draws of a component's covariance (d, d), of the safe one and of the full one; changes of its mean without each
         block, (B, d); and the gate: all that a protected answer takes. None where only the jackknife tells.
@@ -487,33 +447,18 @@ class Fitted:
     def without_blocks(self) -> Iterator[tuple[int, Fitted]]:
         """Each block of samples, with the fit without it: refitted, or moved by one Newton step where that is known. None of
         views of which few directions were looked at."""
-        if self.solution.reduced_views:
-            return
-        for block in self.solution.blocks:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                other = self.without(block)
-            yield block, other
+        for block in [] if self.solution.reduced_views else self.solution.blocks:
+            yield block, self.without(block)
 
 
-def stretch(partial: Partial, lost: float) -> float:
-    """Of residuals, for the rows' worth of freedom that covariates took (see Inflated)."""
-    if partial.n - lost < 2:
-        raise DataError(
-            f"{partial.rank} covariates leave nothing of {partial.n} rows (of fewer, where groups or weights make them "
-            "depend on each other): use fewer covariates or more rows"
-        )
-    return float((partial.n / (partial.n - lost)) ** 0.5)
+def _beside(of: Outcome | Array) -> int | None:
+    """Variates of the other view that an outcome goes with."""
+    return of.on_v.beside if isinstance(of, Outcome) and of.on_v is not None else None
 
 
-def inflated(partial: Partial, lost: float) -> Inflated:
-    """The map of rows to their residuals, stretched."""
-    return Inflated(partial, stretch(partial, lost))
-
-
-def _beside_outcome(classes: HiddenClasses, rows: Array) -> Array:
-    """Hidden classes of rows whose last column is an outcome, which stays last."""
-    return np.column_stack([classes(rows[:, :-1]), rows[:, -1]])
+def _with_classes(classes: HiddenClasses, width: int, rows: Array) -> Array:
+    """The probabilities of hidden classes behind the columns that they are functions of; what follows these stays last."""
+    return np.column_stack([classes(rows[:, :width]), rows[:, width:]])
 
 
 def _variance_of_gaps(fill: Fill, rows: Array, maps: Array) -> Array:

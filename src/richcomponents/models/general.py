@@ -258,7 +258,7 @@ class RCA(ComponentAnalysis):
         elif view is None or (view, subset) not in self.transforms_:
             raise ValueError(f"view= must be one of {subset}, got {view!r}")
         else:
-            names = tuple(str(self.views_.feature_names[c]) for c in self.views_[view])
+            names = self.fitted_.view_names[view]
         limits = self.solution_.limits(subset, view)
         limits = self.jackknife(chosen, progress=progress) if limits is None else limits
         return replace(limits, level=level, names=names or own, columns=own)
@@ -266,8 +266,9 @@ class RCA(ComponentAnalysis):
     def variance_table(self) -> SetVariances:
         """Of each column of each view: its variance, and the part of it that each component carries."""
         parts = self.solution_.own_variances()
-        names = {view: tuple(str(self.views_.feature_names[c]) for c in self.views_[view]) for view in self.views_}
-        return SetVariances(names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q})
+        return SetVariances(
+            self.fitted_.view_names, {key: parts[key] for q in self.system_.order for key in parts if key[1] == q}
+        )
 
     # ---- reports
 
@@ -341,44 +342,6 @@ def _independent_rows(space: SearchSpace) -> float | None:
 
 _OPEN: dict[str, Any] = {"alpha": 0.45, "hatch": "////", "edgecolor": GREY, "linewidth": 0}  # how much is not told
 _BAR = 8  # characters of a bar of 100%
-
-
-def _summary(model: RCA, inner: str | None = None) -> str:
-    """The picture, the evidence, the explanation of the set system; inner : the contrastive page, for two views."""
-    shares, views = model.variance_shares_, model.views_.names
-    heads = [in_line(view) for view in views]
-    width = max(len(in_line(component_name(q))) for q in model.components_)
-    cell = max(_BAR + 6, *(len(head) + 2 for head in heads))
-    lines = [
-        f"RCA of {len(views)} views, {len(model.components_)} components (method {model.method!r})",
-        *model.fitted_.design.covariates_listed(),
-        "Share of each view's variance, by component:",
-        "",
-        " " * width + "  " + "".join(f"{head:<{cell}}" for head in heads).rstrip(),
-    ]
-    for q in model.system_.order:
-        cells = [_cell(shares[view, q]) if view in q else "." for view in views]
-        lines.append(f"{in_line(component_name(q)):<{width}}  " + "".join(f"{text:<{cell}}" for text in cells).rstrip())
-    lines.append("")
-    if inner is None:
-        lines += _verdict_lines(model, width)
-    errors = getattr(model, "relative_errors_", None)
-    if errors:
-        lines.append("Relative standard errors of the transformations (approximate):")
-        for q in model.system_.order:
-            cells = [f"{in_line(view)} {errors[view, q]:.0%}" for view in q if (view, q) in errors]
-            if cells:
-                lines.append(f"  {in_line(component_name(q)):<{width}}  " + "  ".join(cells))
-        lines.append("")
-    verdicts = getattr(model, "evidence_", None)
-    if verdicts:
-        lines.append("Evidence (sign-flip test over blocks; p values of absence):")
-        lines += [f"  {in_line(component_name(q)):<{width}}  {verdict}" for q, verdict in verdicts.items()]
-        lines.append("")
-    lines.append(inner if inner is not None else model.system_.explain())
-    return page(lines)
-
-
 _MEANINGS = {
     "strong": "told",
     "weak": "weakly told: intervals are identified sets",
@@ -388,18 +351,43 @@ _MEANINGS = {
 }
 
 
-def _verdict_lines(model: RCA, width: int) -> list[str]:
-    """How well each component is told."""
-    lines = ["How well the data tell each component:"]
-    if words := model.solution_.misfit_words():
-        return [f"{words[0].upper()}{words[1:]}.", ""]
-    for q in model.system_.order:
-        lines.append(f"  {in_line(component_name(q)):<{width}}  {_MEANINGS[model.component_verdicts_[q]]}")
-    return [*lines, ""]
+def _summary(model: RCA, inner: str | None = None) -> str:
+    """The picture, the evidence, the explanation of the set system; inner : the contrastive page, for two views."""
+    shares, views, order = model.variance_shares_, model.views_.names, model.system_.order
+    heads = [in_line(view) for view in views]
+    width = max(len(in_line(component_name(q))) for q in order)
+    cell = max(_BAR + 6, *(len(head) + 2 for head in heads))
 
+    def by_component(texts: Mapping[Subset, str], indent: str = "  ") -> list[str]:
+        return [f"{indent}{in_line(component_name(q)):<{width}}  {text}".rstrip() for q, text in texts.items() if text]
 
-def _cell(share: float) -> str:
-    return f"{share:4.0%} " + "█" * max(1, round(_BAR * min(max(share, 0.0), 1.0)))
+    def share(view: str, q: Subset) -> str:
+        part = float(shares[view, q]) if view in q else -1.0
+        return "." if view not in q else f"{part:4.0%} " + "█" * max(1, round(_BAR * min(max(part, 0.0), 1.0)))
+
+    lines = [
+        f"RCA of {len(views)} views, {len(model.components_)} components (method {model.method!r})",
+        *model.fitted_.design.covariates_listed(),
+        "Share of each view's variance, by component:",
+        "",
+        " " * width + "  " + "".join(f"{head:<{cell}}" for head in heads).rstrip(),
+        *by_component({q: "".join(f"{share(view, q):<{cell}}" for view in views) for q in order}, ""),
+        "",
+    ]
+    if inner is None:
+        words = model.solution_.misfit_words()
+        told = by_component({q: _MEANINGS[model.component_verdicts_[q]] for q in order})
+        told = ["How well the data tell each component:", *told]
+        lines += [*([f"{words[0].upper()}{words[1:]}."] if words else told), ""]
+    if errors := getattr(model, "relative_errors_", None):
+        found = {
+            q: "  ".join(f"{in_line(view)} {errors[view, q]:.0%}" for view in q if (view, q) in errors) for q in order
+        }
+        lines += ["Relative standard errors of the transformations (approximate):", *by_component(found), ""]
+    if verdicts := getattr(model, "evidence_", None):
+        tests = by_component({q: str(test) for q, test in verdicts.items()})
+        lines += ["Evidence (sign-flip test over blocks; p values of absence):", *tests, ""]
+    return page([*lines, inner if inner is not None else model.system_.explain()])
 
 
 _ABSENT: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}  # pale on light and on dark paper

@@ -22,7 +22,8 @@ from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, ma
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.polynomials import check_degree
 from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.rca import fit_rca, present, rows_alone
+from richcomponents.models.rca import fit_rca
+from richcomponents.models.sample import present
 
 _AT_REST = 0.1  # standard errors that a Newton step may still move theta by
 _NO_MAXIMUM = "theta is no interior maximum: raise max_iter= or, where the likelihood has none, add ridge="
@@ -129,18 +130,15 @@ class ComponentLikelihood(OutcomeLearner):
         start, model = self._start(), self.unfitted_rca()
         column, alone = y if is_column(y) else None, y is None
         X, y, groups, _ = present(model, X, y, groups)
-        if alone:
-            fit_rca(model, X, groups=groups)
-            self._keep_rca(model)
-            outcome = rows_alone(model, X, groups)
-        else:
-            _, outcome = fit_rca(model, X, y if column is not None else _numbers(y), groups, every_row=True)
-            self._keep_rca(model)
+        numbers = y if alone or column is not None else _numbers(y)
+        _, outcome = fit_rca(model, X, numbers, groups, every_row=True)
+        self._keep_rca(model)
+        if not alone:
             outcome, _ = model.fitted_.beside(outcome, self.component)
             outcome = self._named(outcome, y if column is None else column)
             self._warn_of_others(outcome)
         self.on_v_, self.simple_ = outcome.on_v, "residualised"
-        part, samples = self._of_rows(model, outcome, alone)
+        part, samples = self._of_rows(model.fitted_, outcome, alone)
         function = self._function(None if alone else samples[:, -1])
         simply = SampleMean(function, samples)
         self.residualised_ = simple = self._climb(simply, start).theta
@@ -155,7 +153,7 @@ class ComponentLikelihood(OutcomeLearner):
             return at_best, SampleMean(function, rows).gradient(simple)
 
         self._no_errors = self._why_no_errors()
-        if model.fitted_.leaves_open(self.component):
+        if model.fitted_.solution.leaves_open(model.fitted_.key(self.component)):
             self.trust_, self.theta_, self.coef_, self._no_errors = 0.0, simple, simple, ""
             self.coefficients_ = Estimate.unbounded(self.theta_, names=self._names(None))
         elif not self._no_errors:
@@ -235,13 +233,13 @@ class ComponentLikelihood(OutcomeLearner):
         return int(self.degree) + 1
 
     def _of_rows(
-        self, model: Any, outcome: Outcome, alone: bool, like: Component | None = None
+        self, fitted: Any, outcome: Outcome, alone: bool, like: Component | None = None
     ) -> tuple[Component, Array]:
         """The component S1, or (S1, y), and the rows (R, y) that stand in for it.
 
         alone : there is no y; like : of which it is a replicate, and takes the weights.
         """
-        part, simple = model.component_on_rows(outcome, self.component), model.residual(outcome, self.component)
+        part, simple = fitted.component_on_rows(outcome, self.component), fitted.residual(outcome, self.component)
         part, samples = part if like is None else part.weighted_like(like, self._order), simple + part.mean
         if alone:
             return part, samples

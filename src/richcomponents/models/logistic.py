@@ -128,7 +128,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
                 f"the outcome has mean {p:.4g} and variance {outcome.squares / n:.4g}, which zeros and ones have not: code the "
                 "two classes as 0 and 1"
             )
-        plain = self._need_rca().residual(outcome, self.component)
+        plain = self._need_rca().fitted_.residual(outcome, self.component)
         cross = plain.T @ (outcome.weight * outcome.y) / outcome.free
         if self._set_classes(np.array([0, 1]))[1] == 0:
             cross, p = -cross, 1 - p
@@ -196,7 +196,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
             solution, key = model.fitted_.solution, model.fitted_.key(self.component)
             path = contrastive_logistic(extraction_of(solution, key, outcome.rows), y)
             return path.theta, 0.0, path.confined > 0.5
-        cross = model.residual(outcome, self.component).T @ (y - y.mean()) / outcome.free
+        cross = model.fitted_.residual(outcome, self.component).T @ (y - y.mean()) / outcome.free
         order = int(self.degree) + 1
         check_order(order)
         component = model.fitted_.component_for_gradients(outcome, self.component, order)

@@ -8,11 +8,11 @@ ContrastiveRCA and RCA say which views they take, how their components are calle
 from __future__ import annotations
 
 import os
-import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial as with_options
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,12 +24,12 @@ from richcomponents.algebra.arrays import LEAF
 from richcomponents.components.component import Component
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates
-from richcomponents.data.align import SideBySide, in_order_of, named_views, tables_beside
-from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
+from richcomponents.data.align import named_views
+from richcomponents.data.design import Design, is_column
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import ArraySource, is_path
+from richcomponents.data.sources.base import is_path
 from richcomponents.data.sources.memory import is_dask
-from richcomponents.data.table import Views, are_tables, check_finite, check_range, counts_in, is_annotated
+from richcomponents.data.table import Views, check_finite, check_range, counts_in
 from richcomponents.errors import (
     ConstantColumnWarning,
     CountsWarning,
@@ -44,18 +44,27 @@ from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.estimator import Estimator, refuse_second_table, transaction, under_labels, used_rows
-from richcomponents.models.fitted import WIDE, Fitted, inflated, stretch
-from richcomponents.models.gaps import WAYS, complete_rows, read_once, say_dropped, taken, there, without_gaps
+from richcomponents.models.fitted import WIDE, Fitted
 from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
+from richcomponents.models.sample import (
+    WAYS,
+    Sample,
+    complete_rows,
+    data_of,
+    laid_out,
+    present,
+    say_dropped,
+    say_where,
+    taken,
+    without_gaps,
+)
 from richcomponents.moments import Accumulator, Moments, partial_out
-from richcomponents.moments.available import Available, Gaps
+from richcomponents.moments.available import Available
 from richcomponents.moments.data import (
     AffineMap,
     Data,
+    Partial,
     RowData,
-    RowUnits,
-    StateData,
-    groups_of_copies,
     lost_rows,
     partial_out_rows,
 )
@@ -65,7 +74,6 @@ from richcomponents.progress import each
 MIN_BLOCKS = 10  # of samples, for statistics that compare blocks
 MOST_BLOCKS = 200  # pairs of blocks are compared: time and memory grow with the square
 _BLOCKED = 300  # columns above which hidden classes have no second moments by block
-_ROWS_PER_COLUMN = 6  # with gaps and fewer rows a view is wide, and would have to be reduced
 
 
 class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
@@ -141,8 +149,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             log.
         """
         refuse_second_table(y)
-        X, _, groups, weight = present(self, X, None, groups, sample_weight)
-        self._fit_to(X, groups=groups, sample_weight=weight, progress=progress)
+        fit_rca(self, X, groups=groups, sample_weight=sample_weight, progress=progress)
         return self
 
     def fit_views(
@@ -163,16 +170,13 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         id : the column of sample labels, of data frames and files. groups, sample_weight : of the rows of the first table.
         """
         refuse_second_table(y)
-        files = all(map(is_path, named_views(views).values()))
-        given = views if hasattr(views, "mod") else named_views(views)
-        rows = open_source(given, id=id, align=None if files and id is None else align)
+        named = views if hasattr(views, "mod") else named_views(views)
+        files = isinstance(named, dict) and all(map(is_path, named.values()))
+        rows = open_source(named, id=id, align=None if files and id is None else align)
         for note in rows.source.notes:
             warn_user(note, UserWarning)
-        if isinstance(rows.source, SideBySide):
-            groups = rows.source.lined_up(groups, "groups")
-            sample_weight = rows.source.lined_up(sample_weight, "sample_weight")
         own = {name: list(columns) for name, columns in rows.views.items()}
-        self._fit_to(rows, views=own, groups=rows.group_labels(groups), sample_weight=sample_weight)
+        fit_rca(self, rows, groups=rows.group_labels(groups), sample_weight=sample_weight, views=own)
         return self
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -183,7 +187,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         same rows and blocks. Except for an RCA of three views and more: rows give its last fit of A better weights, so that
         transformations differ by a few percent of their size, less than their error (see :class:`RCA`).
         """
-        self._fit_to(moments)
+        fit_rca(self, moments)
         return self
 
     def partial_fit(self, X: object, y: object = None) -> Self:
@@ -193,97 +197,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         fails leaves the rows seen so far as they were.
         """
         refuse_second_table(y)
-        self._add_block(X)
+        add_block(self, X)
         return self
-
-    def _add_block(self, X: object, outcome: object = None) -> tuple[Data, Any]:
-        """Refit from all rows seen so far and these; what the solver saw, and the outcome beside it."""
-        self._check_parameters()
-        stream: Accumulator | None = vars(self).get("_stream")
-        rows, beside = self._open(X, reset=stream is None), [outcome] if is_column(outcome) else []
-        design = laid_out(self, rows, beside)[1] if stream is None else self.fitted_.design
-        self._check_views(design.views)
-        if design.added:
-            raise DataError(
-                f"the covariate {design.added[0].name!r} is no column of numbers: encode it as numbers before the stream, "
-                "whose levels nobody knows until it ends"
-            )
-        table = design.found_in(rows, outcome)
-        if self.missing == "available":
-            raise DataError("blocks that are added one by one do not tell what gaps lack: use missing='drop', or fit")
-        values = table.array()
-        if self.missing == "drop":
-            fine = np.flatnonzero(np.isfinite(values).all(axis=1))
-            say_dropped(len(fine), len(values))
-            values = values[fine]
-        check_finite(values, design.side_by_side())
-        begun = Accumulator(self._state_order, n_blocks=self.n_blocks, names=table.names)
-        stream = begun if stream is None else stream.copy()
-        stream.update(values)
-        with constants_told_later():
-            state = stream.moments()
-        seen = self._fit_state(state, design, outcome is not None)
-        self._stream = stream
-        return seen
-
-    def _fit_to(
-        self,
-        X: object,
-        y: object = None,
-        groups: object = None,
-        sample_weight: object = None,
-        *,
-        views: object = None,
-        component: object = None,
-        column: object = None,
-        design: Design | None = None,
-        every_row: bool = False,
-        quiet: bool = False,
-        **reading: Any,
-    ) -> tuple[Data, Any]:
-        """Open -> design -> data -> solve -> Fitted; what the solver saw, and the outcome, if there is one: see `fit_rca`."""
-        self._check_parameters()
-        opened = X if isinstance(X, Moments) else self._open(X, reset=True, at_least=2)
-        if isinstance(opened, Moments):
-            self._set_features(opened.layout.n_columns, opened.names)
-        if design is None or isinstance(opened, Moments):  # a state names its own columns
-            beside = [one for one in (y if is_column(y) else column,) if one is not None]
-            opened, design = laid_out(self, opened, beside, views)
-        self._check_views(design.views)
-        if isinstance(opened, Moments):
-            return self._fit_state(design.found_in(opened, y), design, y is not None, quiet=quiet)
-        rows = opened if sample_weight is None or opened.weighted else opened.weighted_by(sample_weight)
-        groups = _labels_in(rows, design, groups) if isinstance(groups, str) else groups
-        both, columns = rows, design.used
-        if y is not None:
-            both, last = with_outcome(rows, y)
-            columns = np.append(columns, last)
-        if not rows.rereadable:
-            options: dict[str, Any] = {"n_blocks": self.n_blocks, "groups": groups, **reading}
-            state, note = read_once(both.select(columns), self.missing, self._state_order, **options)
-            return self._fit_state(state, design, y is not None, note, quiet)
-        at, note = None, ""
-        if self.missing != "error":
-            both, groups, at, note = without_gaps(both, columns, design, groups, self.missing)
-        design = design if at is None else design.counted(both)
-        groups = groups_of_copies(both.select(design.columns), groups)
-        whole = both.select(columns)
-        if every_row and not whole.held:
-            whole = Rows(ArraySource(whole.array(), whole.names))
-
-        def outcome_of(fit: Fitted) -> Outcome:
-            made = fit.outcome(whole, groups, every_row=every_row, summed=True)
-            return made if at is None else replace(made, at=at if made.at is None else at[made.at])
-
-        def contradicts(fit: Fitted) -> bool:
-            """Whether the outcome rejects the model as it was fitted."""
-            on_v = None if y is None else fit.beside(outcome_of(fit), component)[0].on_v
-            return on_v is not None and bool(on_v.fails)
-
-        table = (rows if y is not None and at is None else both).select(design.used)
-        fit, data = self._fit_rows(table, design, {"groups": groups, **reading}, contradicts)
-        self._keep(replace(fit, gap_note=fit.gap_note or note), quiet)
-        return data, None if y is None else outcome_of(self.fitted_)
 
     # ---- a fit
 
@@ -292,132 +207,25 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """Of a state that a fit can do with."""
         return max(int(self.order), 4)
 
-    def _fit_state(
-        self, state: Moments, design: Design, outcome: bool, note: str = "", quiet: bool = False
-    ) -> tuple[Data, Any]:
-        """state : of the columns used and, last, the outcome if there is one."""
-        own = state.select(np.arange(len(design.used)))
-        if own.layout.order < self._state_order:
-            raise DataError(
-                f"a state of order {self._state_order} is needed, this one has order {own.layout.order}: make it with "
-                f"Moments.of(X, order={self._state_order})"
-            )
-        units = None if own.dependent else RowUnits()
-        notes: dict[str, Any] = {"class_note": "not looked for: a state has no rows", "gap_note": note}
-        fit = Fitted(design, int(self.n_blocks), self.missing, units=units, weighted=own.dependent, **notes)
-        data = StateData(own)
-        if len(design.known):
-            partial = partial_out(own, range(len(design.columns), own.layout.n_columns))
-            lost = float(partial.rank)
-            fit, data = replace(fit, partial=partial), StateData(partial.state(own, stretch(partial, lost)), lost)
-        self._keep(self._solved(fit, data), quiet)
-        return data, self.fitted_.outcome(state) if outcome else None
-
-    def _fit_rows(
-        self, table: Rows, design: Design, reading: dict[str, Any], contradicts: Callable[[Fitted], bool]
-    ) -> tuple[Fitted, Data]:
-        """Fit to rows that can be read again; the same steps, and the same bits, in memory and out of it.
-
-        table : the columns of all views, then the covariates.
-        """
-        try:
-            if self.missing == "available":
-                gaps = Gaps.of(table, design.parts(), design.describe)
-                if gaps.any:
-                    return self._fit_available(table, gaps, design, reading.get("groups"))
-            return self._fit_table(table, design, reading, contradicts)
-        except MissingValueError as error:
-            missed = table.first_missing()
-            if missed is None:
-                raise
-            row, at, count = missed
-            raise DataError(
-                f"{design.describe(at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
-                f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
-            ) from error
-
-    def _fit_table(
-        self, table: Rows, design: Design, reading: dict[str, Any], contradicts: Callable[[Fitted], bool]
-    ) -> tuple[Fitted, Data]:
-        """Hidden classes that nobody asked for stay removed only where the model holds with them: they may be what the outcome
-        depends on."""
-        first = table.array() if table.held else table.head(LEAF)
-        if table.held:
-            check_finite(first, design.side_by_side())  # the view and the row are named
-        units = _units(table, reading.get("groups"), lambda: table.select([0]).array()[:, -1])
-        begun = Fitted(design, int(self.n_blocks), self.missing, units=units, weighted=table.weighted)
-        _warn_of_counts(design, first[:LEAF])
-        plain, data = self._cleaned(begun, table, reading)
-        classes = self._hidden_classes(data, plain)
-        if classes is None:
-            return self._solved(plain, data), data
-        fit, left = self._cleaned(replace(begun, classes=classes), table.mapped(classes), reading)
-        fit = self._solved(fit, left)
+    def _solved_data(self, begun: Fitted, data: Data, contradicts: Callable[[Fitted], bool]) -> tuple[Fitted, Data]:
+        """Covariates are removed, then hidden classes, which stay removed only where the model holds with them, unless they
+        were asked for: they may be what the outcome depends on."""
+        plain, left = _cleaned(begun, data)
+        classes = self._hidden_classes(left, plain) if isinstance(left, RowData) else None
+        if classes is None or not isinstance(data, RowData):
+            return self._solved(plain, left), left
+        fit, without = _cleaned(replace(begun, classes=classes), replace(data, rows=data.rows.mapped(classes)))
+        fit = self._solved(fit, without)
         if self.classes != "auto" or (fit.solution.verdict != "contradicted" and not contradicts(fit)):
-            return fit, left
+            return fit, without
         note = f"{len(classes)} seen, but left in: with them removed the model fails"
         with constants_told_later():
-            return self._solved(replace(plain, class_note=note), data), data
-
-    def _cleaned(self, fit: Fitted, table: Rows, reading: dict[str, Any]) -> tuple[Fitted, RowData]:
-        """table : the columns of all views, then covariates and the probabilities of hidden classes, which are removed."""
-        own, classes, groups = len(fit.design.columns), fit.classes, reading.get("groups")
-        width = len(fit.design.used) + (0 if classes is None else len(classes) - 1)
-        if width == own:
-            return fit, RowData(table, self.n_blocks, **reading)
-        places, by_block = np.arange(own, width), None
-        with constants_told_later():
-            if width > WIDE:
-                inside = table.array()
-                weight = inside[:, -1] if table.weighted else np.ones(len(inside))
-                partial = partial_out_rows(inside[:, :width], places, weight)
-            elif classes is None or width > _BLOCKED:
-                partial = partial_out(Moments.of(table, 2, n_blocks=1), places.tolist())
-            else:
-                by_block = Moments.of(table, 2, n_blocks=self.n_blocks, groups=groups)
-                partial = partial_out(by_block, places.tolist())
-            lost = lost_rows(partial, table, groups)
-        left = table.mapped(inflated(partial, lost), names=fit.names)
-        part = None
-        if classes is not None:
-            part = ClassPart.of(partial, next(iter(fit.design.places().values())).stop, len(classes), by_block)
-        data = RowData(left, self.n_blocks, lost=lost, **reading)
-        return replace(fit, partial=partial, class_part=part), data
-
-    def _fit_available(self, table: Rows, gaps: Gaps, design: Design, groups: object) -> tuple[Fitted, Data]:
-        """Fit to rows with gaps, by what is there; refuses views that are too wide for them."""
-        rows = float(gaps.weight @ gaps.stand_ins)
-        for name, columns in design.parts().items():
-            if len(columns) > max(rows / _ROWS_PER_COLUMN, 2):
-                raise DataError(
-                    f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: with "
-                    f"gaps, {_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
-                )
-        with constants_told_later():
-            data = Available.of(table, gaps, self.n_blocks, groups, design.describe)
-        notes: dict[str, Any] = {
-            "class_note": "not looked for in rows with gaps (missing='available')",
-            "gap_note": gaps.note(),
-        }
-        units = _units(table, groups, lambda: gaps.weight)
-        fit = Fitted(design, int(self.n_blocks), self.missing, units=units, weighted=table.weighted, **notes)
-        if len(design.known):
-            partial = partial_out(data.moments(2), range(len(design.columns), table.width))
-            lost = float(partial.rank)
-            left = AffineMap(partial.mean, partial.matrix * stretch(partial, lost), partial.mean[partial.kept])
-            fit, data = replace(fit, partial=partial), replace(data.mapped(left), lost=lost, origin=data)
-        return self._solved(fit, data), data
+            return self._solved(replace(plain, class_note=note), left), left
 
     def _solved(self, fit: Fitted, data: Data) -> Fitted:
         solution = self._solve(data, fit)
         means = self._means(fit.design.views.names, solution)
         return replace(fit, mean=means, lost=data.lost, solution=solution, made={})
-
-    def _keep(self, fitted: Fitted, quiet: bool) -> None:
-        """The last step of a fit."""
-        self._adopt(fitted)
-        if not quiet:
-            fitted.solution.warn()
 
     def _check_blocks(self) -> None:
         if self.missing not in WAYS:
@@ -508,13 +316,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
         groups : (n,) labels; rows of a group stay in one block.
         """
-        rows = X if isinstance(X, Outcome) else used_rows(self, X).array()
-        return self.fitted_.component_on_rows(rows, component, groups)
+        return self.fitted_.component_on_rows(used_rows(self, X).array(), component, groups)
 
     def residual(self, X: object, component: object = None) -> Array:
         """R (n, d), centred: what is left of every column of a component's view after regression on the views where it does
         not live (on what they share with it, for two views)."""
-        return self.fitted_.residual(X if isinstance(X, Outcome) else used_rows(self, X).array(), component)
+        return self.fitted_.residual(used_rows(self, X).array(), component)
 
     # ---- outcomes
 
@@ -606,9 +413,7 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
     def _without(self, block: int) -> Self:
         """This model refitted without one block."""
         other = copy(self)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            other._adopt(self.fitted_.without(block))
+        other._adopt(self.fitted_.without(block))
         return other
 
     # ---- what a fit says of itself
@@ -644,62 +449,155 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         return float(self.solution_.independent_rows)
 
 
-# ---- what learners and other methods begin with
+# ---- the pipeline
 
 
 @transaction
-def fit_rca(model: ComponentAnalysis, X: object, y: object = None, groups: object = None, **options: Any) -> Any:
-    """Fit an RCA to X as its doors do, a state or a stream included, and read an outcome beside the views, if there is one.
+def fit_rca(
+    model: ComponentAnalysis,
+    X: object,
+    y: object = None,
+    groups: object = None,
+    *,
+    progress: bool = False,
+    **options: Any,
+) -> Any:
+    """Fit an RCA to a table, a file, a stream (read once) or a state, and read an outcome beside the views, if there is one.
 
     Returned are what the solver saw, which can be asked for more (moments of maps of the columns of all views, covariates
     removed), and the outcome.
 
-    X, y, groups : as of :meth:`ComponentAnalysis.outcome`; a stream is read once. component : what the outcome depends on.
-    column : the column of X that y was made of, if any. every_row : the rows themselves are needed, in memory, not only their
-    second moments. views : instead of the parameter. design : of rows that were laid out before, with columns added to a
-    table: others are read as that one was. quiet : do not warn of what the fit does not tell.
+    X, y, groups : as of :meth:`ComponentAnalysis.outcome`; options : those of :meth:`Sample.of`, and component, what the
+    outcome depends on; every_row, the rows themselves are needed, in memory, not only their second moments, also of a component
+    alone; quiet, do not warn of what the fit does not tell.
     """
-    return model._fit_to(X, y, groups, **options)
+    model._check_parameters()
+    solving = {name: options.pop(name) for name in ("component", "every_row", "quiet") if name in options}
+    return _fit(model, Sample.of(model, X, y, groups, progress=progress, **options), progress=progress, **solving)
 
 
-def laid_out(
-    model: ComponentAnalysis, table: Rows | Moments, beside: Sequence[Any] = (), views: object = None
-) -> tuple[Any, Design]:
-    """The table with what its design added to it, and the design; beside : columns (an outcome) that are in no view, whatever
-    `views=` divides; views : instead of the parameter."""
-    views = model.views if views is None else views
-    return lay_out(table, views, model.covariates, beside, gaps=model.missing != "error")
-
-
-def present(
+def _fit(
     model: ComponentAnalysis,
-    X: Any,
-    y: Any,
-    groups: Any = None,
-    sample_weight: Any = None,
+    sample: Sample,
     *,
-    columns: Sequence[Any] = (),
-    role: str = "outcome",
-) -> tuple[Any, Any, Any, Any]:
-    """X, y, groups and weights in one order, where they have labels, and without the rows that have no outcome, unless
-    missing="error". columns : of X, which hold outcomes; role : what these are called."""
-    X = Rows(tables_beside(X)) if are_tables(X) else X
-    y, groups = _lined_up(X, y, "y"), _lined_up(X, groups, "groups")
-    sample_weight = _lined_up(X, sample_weight, "sample_weight")
-    if model.missing == "error" or isinstance(X, (Moments, Iterator)) or (y is None and not columns):
-        return X, y, groups, sample_weight
-    rows = model._open(X, reset="fitted_" not in vars(model))
-    if not rows.rereadable:
-        return X, y, groups, sample_weight
-    named = [*columns, *names_columns(rows, y)]
-    parts = [labels_in(rows, one, f"the {role}") for one in named] if named else [y]
-    seen = [part for part in (there(values, rows.n_rows) for values in parts) if part is not None]
-    keep = np.all(seen, axis=0) if seen else np.ones(1, dtype=bool)
-    if keep.all():
-        return X, y, groups, sample_weight
-    say_dropped(int(keep.sum()), len(keep), f"no {role}")
-    left = (one if isinstance(one, str) else taken(one, keep) for one in (groups, sample_weight))
-    return rows.kept(keep), y if named else taken(y, keep), *left
+    component: object = None,
+    every_row: bool = False,
+    quiet: bool = False,
+    progress: bool = False,
+) -> tuple[Data, Outcome | None]:
+    """Data -> solve -> Fitted, which is assigned last."""
+    both = sample.rows_in_memory() if every_row else sample.both
+
+    def outcome(fit: Fitted) -> Outcome:
+        made = fit.outcome(both, sample.groups, every_row=every_row, summed=True)
+        return made if sample.at is None else replace(made, at=sample.at if made.at is None else sample.at[made.at])
+
+    def contradicts(fit: Fitted) -> bool:
+        """Whether the outcome rejects the model as it was fitted."""
+        on_v = fit.beside(outcome(fit), component)[0].on_v if sample.has_outcome else None
+        return on_v is not None and bool(on_v.fails)
+
+    try:
+        fit, data = model._solved_data(*_begun(model, sample, progress), contradicts)
+    except MissingValueError as error:
+        say_where(error, sample.table, sample.design)
+        raise
+    model._adopt(fit)
+    if not quiet:
+        fit.solution.warn()
+    return data, outcome(fit) if sample.has_outcome or every_row else None
+
+
+def _begun(model: ComponentAnalysis, sample: Sample, progress: bool) -> tuple[Fitted, Data]:
+    """What is known before the solution, and what a solver asks."""
+    table, design, order = sample.table, sample.design, model._state_order
+    data, gaps = data_of(table, design, model.missing, model.n_blocks, sample.groups, progress=progress)
+    if isinstance(table, Moments) and table.layout.order < order:
+        raise DataError(
+            f"a state of order {order} is needed, this one has order {table.layout.order}: make it with "
+            f"Moments.of(X, order={order})"
+        )
+    classes = "not looked for: a state has no rows" if isinstance(table, Moments) else ""
+    if isinstance(data, Available):
+        classes = "not looked for in rows with gaps (missing='available')"
+    elif isinstance(table, Rows):
+        first = table.array() if table.held else table.head(LEAF)
+        if table.held:
+            check_finite(first, design.side_by_side())  # the view and the row are named
+        _warn_of_counts(design, first[:LEAF])
+    weighted = table.dependent if isinstance(table, Moments) else table.weighted
+    begun = Fitted(design, int(model.n_blocks), model.missing, units=sample.units(), weighted=weighted)
+    return replace(begun, class_note=classes, gap_note=gaps or sample.note), data
+
+
+def _cleaned(fit: Fitted, data: Data) -> tuple[Fitted, Data]:
+    """Covariates, and the probabilities of hidden classes, which stand behind all views, are removed from these."""
+    own, classes, by_block = len(fit.design.columns), fit.classes, None
+    places = np.arange(own, len(fit.design.used) + (0 if classes is None else len(classes) - 1))
+    if not len(places):
+        return fit, data
+    if not isinstance(data, RowData):
+        partial = partial_out(data.moments(2), places.tolist())
+        lost, more = float(partial.rank), {"origin": data} if isinstance(data, Available) else {}
+        left: Any = AffineMap(partial.mean, partial.matrix * stretch(partial, lost), partial.mean[partial.kept])
+        return replace(fit, partial=partial), replace(data.mapped(left), lost=lost, **more)  # type: ignore[type-var]
+    table = data.rows
+    with constants_told_later():
+        if places[-1] >= WIDE:
+            inside = table.array()
+            weight = inside[:, -1] if table.weighted else np.ones(len(inside))
+            partial = partial_out_rows(inside[:, : places[-1] + 1], places, weight)
+        elif classes is None or places[-1] >= _BLOCKED:
+            partial = partial_out(Moments.of(table, 2, n_blocks=1), places.tolist())
+        else:
+            by_block = Moments.of(table, 2, n_blocks=data.n_blocks, groups=data.groups)
+            partial = partial_out(by_block, places.tolist())
+        lost = lost_rows(partial, table, data.groups)
+    left = table.mapped(with_options(partial.residuals, factor=stretch(partial, lost)), names=fit.names)
+    first = next(iter(fit.design.places().values())).stop
+    part = None if classes is None else ClassPart.of(partial, first, len(classes), by_block)
+    return replace(fit, partial=partial, class_part=part), replace(data, rows=left, lost=lost)
+
+
+def stretch(partial: Partial, lost: float) -> float:
+    """Of residuals, for the rows' worth of freedom that covariates took (see Partial.residuals)."""
+    if partial.n - lost < 2:
+        raise DataError(
+            f"{partial.rank} covariates leave nothing of {partial.n} rows (of fewer, where groups or weights make them "
+            "depend on each other): use fewer covariates or more rows"
+        )
+    return float((partial.n / (partial.n - lost)) ** 0.5)
+
+
+def add_block(model: ComponentAnalysis, X: object, outcome: object = None) -> tuple[Data, Any]:
+    """Refit from all rows seen so far and these; what the solver saw, and the outcome beside it."""
+    model._check_parameters()
+    stream: Accumulator | None = vars(model).get("_stream")
+    rows, beside = model._open(X, reset=stream is None), [outcome] if is_column(outcome) else []
+    design = laid_out(model, rows, beside)[1] if stream is None else model.fitted_.design
+    model._check_views(design.views)
+    if design.added:
+        raise DataError(
+            f"the covariate {design.added[0].name!r} is no column of numbers: encode it as numbers before the stream, "
+            "whose levels nobody knows until it ends"
+        )
+    if model.missing == "available":
+        raise DataError("blocks that are added one by one do not tell what gaps lack: use missing='drop', or fit")
+    table = design.found_in(rows, outcome)
+    values = table.array()
+    if model.missing == "drop":
+        fine = np.isfinite(values).all(axis=1)
+        say_dropped(int(fine.sum()), len(values))
+        values = values[fine]
+    check_finite(values, design.side_by_side())
+    begun = Accumulator(model._state_order, n_blocks=model.n_blocks, names=table.names)
+    stream = begun if stream is None else stream.copy()
+    stream.update(values)
+    with constants_told_later():
+        state = stream.moments()
+    seen = _fit(model, Sample.of_state(design, state))
+    model._stream = stream
+    return seen
 
 
 def read_views(
@@ -720,25 +618,6 @@ def read_views(
     check_finite(values, design.side_by_side())
     views = {name: values[:, place] for name, place in design.places().items()}
     return views, values[:, len(design.columns) :], design.views, y
-
-
-def rows_alone(model: ComponentAnalysis, X: object, groups: object = None) -> Outcome:
-    """The complete rows of X, in the blocks of the fit, beside an outcome that is zero: what models of a component alone
-    read."""
-    fitted, groups = model.fitted_, model._open(X, reset=False).group_labels(groups)
-    with warnings.catch_warnings():  # the fit said it
-        warnings.simplefilter("ignore")
-        table, groups, *_ = without_gaps(used_rows(model, X), slice(None), fitted.design, groups, fitted.missing)
-    return fitted.rows_alone(table, groups)
-
-
-def _units(table: Rows, groups: object, weight: Callable[[], Array]) -> RowUnits | None:
-    """Rows that are seen again, with an outcome, depend on each other as they do here; weight() : of weighted rows."""
-    if groups is None and not table.weighted:
-        return RowUnits()
-    if table.source.shared or table.n_rows is None:
-        return None
-    return RowUnits.of(table.n_rows, groups, weight() if table.weighted else None)
 
 
 def searched(data: Data, design: Design, rank: object) -> SearchSpace:
@@ -776,28 +655,3 @@ def check_interval(what: str, level: float) -> None:
         raise ValueError(f"what must be 'A' or 'covariance', got {what!r}")
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-
-
-def _lined_up(X: Any, values: Any, what: str) -> Any:
-    """One value per row of a table, by label; or as the rows of the first of several tables, of which some are left out."""
-    if values is None:
-        return None
-    source = X.source if isinstance(X, Rows) else None
-    labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
-    found = in_order_of(X, values, what, labels)
-    if not isinstance(source, SideBySide) or found is not values or len(getattr(values, "shape", ())) != 1:
-        return found
-    return values if len(values) == source.n_rows else source.lined_up(values, what)
-
-
-def _labels_in(rows: Rows, design: Design, groups: str) -> Any:
-    """The labels in a column of the table, which is no data."""
-    labels, views = rows.group_labels(groups), design.views
-    at = next((i for i, name in enumerate(rows.names or ()) if name == groups), None)
-    if at is not None and at in design.known:
-        raise DataError(f"column {groups!r} holds the groups and is also a covariate: name it once")
-    if at is not None and at in design.columns:
-        raise DataError(
-            f"{views.describe(at)} holds the groups: name the columns of the views without it, views={{name: columns}}"
-        )
-    return labels

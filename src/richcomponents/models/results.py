@@ -128,7 +128,7 @@ def annotate(model: Any, data: Any, key: str = "rca", components: Any = None) ->
     table = data if None in parts else join_views(data, **how)
     samples = list(data.obs_names) if None in parts else list(table.index or data.obs_names)
     rows = data if None in parts else _frame(table.values, samples, table.views.feature_names)
-    home = {name: str(view) for view, names in _names(model).items() for name in names}
+    home = {name: str(view) for view, names in model.fitted_.view_names.items() for name in names}
     for name in wanted:
         found, title = model.components_[name], title_of(name)
         owner = data if None in parts else data.mod[home[str(found.feature_names[0])]]
@@ -160,7 +160,7 @@ def variances(model: Any) -> dict[str, tuple[float, float]]:
     carried = model.solution_.own_variances()
     lives, part = Counter(key for _, key in carried), model.fitted_.class_part
     table: dict[str, tuple[float, float]] = {}
-    for at, (view, names) in enumerate(_names(model).items()):
+    for at, (view, names) in enumerate(model.fitted_.view_names.items()):
         of_view = {key: values for (where, key), values in carried.items() if where == view}
         none = np.zeros(len(names))
         own = sum((values for key, values in of_view.items() if lives[key] == 1), none)
@@ -172,14 +172,9 @@ def variances(model: Any) -> dict[str, tuple[float, float]]:
     return table
 
 
-def _names(model: Any) -> dict[str, list[str]]:
-    """{view: the names of its columns}."""
-    return {view: [str(model.views_.feature_names[c]) for c in model.views_[view]] for view in model.views_}
-
-
 def facts(model: Any) -> dict[str, Any]:
     """What a reader of the file should know, in types that files of AnnData hold."""
-    views = {view: np.array(names) for view, names in _names(model).items()}
+    views = {view: np.array(names) for view, names in model.fitted_.view_names.items()}
     known = {"model": type(model).__name__, "verdict": model.verdict_, "n": model.n_samples_, "views": views}
     known["summary"] = str(model.summary())
     if hasattr(model, "rank_") and isinstance(model.rank_, (int, np.integer)):

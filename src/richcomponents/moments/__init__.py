@@ -4,10 +4,10 @@ The same bits for any chunks, threads and workers: sums of leaves (kernel, the o
 """
 
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.moments.accumulator import Statistic
+from richcomponents.moments.accumulator import Accumulator, Statistic
 from richcomponents.moments.data import Partial, partial_out
 from richcomponents.moments.kernel import Layout, block_numbers
-from richcomponents.moments.state import Accumulator, Moments
+from richcomponents.moments.state import Moments
 
 __all__ = [
     "Accumulator",

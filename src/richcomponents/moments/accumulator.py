@@ -12,7 +12,6 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
@@ -38,21 +37,59 @@ from richcomponents.moments.kernel import (
     N_BLOCKS,
     Forest,
     Layout,
-    Leaf,
     MeansLayout,
     Workspace,
     block_numbers,
     check_state,
     default_executor,
+    homogeneous_sums,
     over_rows,
 )
+from richcomponents.moments.state import Moments
 from richcomponents.progress import metered
+from richcomponents.storage import storable
 
+Leaf = tuple[int, int, Array]  # block, number of the leaf in it, rows (weights last where there are any)
 _SMALL = 5e6  # multiply-adds below which starting threads costs more than it saves
 
 
-class LeafSums:
-    """Rows in, sums of leaves out: what :class:`Accumulator` is without the state that it gives; parameters as there."""
+@storable
+class Accumulator:
+    """Takes blocks of rows in any order and of any size; :meth:`moments` gives the state so far.
+
+    For the same shift the state has the same bits whatever the chunks, their order of arrival and the
+    number of threads.
+
+    Parameters
+    ----------
+    order : int
+        Joint moments of every order up to this one (2..6).
+    shift : array of shape (n_columns,), optional
+        The origin; by default the mean of the first block of rows that arrives.
+    n_blocks, memory_limit
+        As in :meth:`Moments.of`.
+    threads : int, optional
+        All cores by default.
+    executor : {"numpy", "numba"}, optional
+        numba when it is installed.
+    names : sequence of str or int, optional
+        Column names (or their numbers in a wider table), for messages and to compare data frames with; those of the first
+        data frame by default.
+    weighted : bool
+        The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
+        copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+    >>> accumulator = Accumulator(order=4, shift=np.zeros(3))
+    >>> for start in (600, 0, 250):  # any order of arrival
+    ...     stop = {600: 1000, 0: 250, 250: 600}[start]
+    ...     accumulator.update(X[start:stop], start=start)
+    >>> accumulator.moments() == Moments.of(X, order=4, shift=np.zeros(3))
+    True
+    """
 
     _kind: ClassVar[type[Layout]] = Layout
 
@@ -84,21 +121,17 @@ class LeafSums:
         self._sums = Forest()
         self._fragments: dict[tuple[int, int], dict[int, Array]] = {}
         self._lock = threading.Lock()
-        self._spaces: SimpleQueue[Workspace] = SimpleQueue()
+        self._spaces: list[Workspace] = []
         if shift is not None:
             self._begin(np.asarray(shift, dtype=np.float64))
 
     def _begin(self, shift: Array) -> None:
         if shift.ndim != 1 or not np.isfinite(shift).all():
             raise DataError(f"the shift must be a finite vector, one entry per column; got shape {shift.shape}")
-        self._layout, self._shift = self._planned(len(shift)), shift.copy()
-        self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
-
-    def _planned(self, width: int) -> Layout:
-        """The layout for so many columns."""
-        layout = self._kind(width, self._order, self._n_blocks)
+        layout = self._kind(len(shift), self._order, self._n_blocks)
         layout.check_memory(self._memory_limit)
-        return layout
+        self._layout, self._shift = layout, shift.copy()
+        self._low, self._high = np.full(len(shift), np.inf), np.full(len(shift), -np.inf)  # range of each column
 
     @property
     def layout(self) -> Layout:
@@ -108,13 +141,7 @@ class LeafSums:
         return self._layout
 
     @property
-    def shift(self) -> Array:
-        """The origin, once the columns are known, (n_columns,)."""
-        _ = self.layout
-        return self._shift
-
-    @property
-    def reached(self) -> int:
+    def _reached(self) -> int:
         """The number of the row after the highest one seen."""
         return self._seen[-1] if self._seen else 0
 
@@ -153,7 +180,7 @@ class LeafSums:
         """Of so many rows: each block that has any, the position in it of the first of them, and which they are."""
         if not self._grouped:
             return self.layout.stripes(first, count)
-        if first != self.reached:
+        if first != self._reached:
             raise DataError("rows with groups come in order, without gaps")
         if self._codes is None or first == len(self._codes):
             raise DataError("rows with groups were given whole; further rows need an accumulator of their own")
@@ -183,7 +210,6 @@ class LeafSums:
                 "values in all): drop those rows or impute them first"
             )
         if self._layout is None:
-            self._planned(int(block.shape[1]))
             # a mean between the extremes, also where its sum rounds or overflows: exact for a constant
             shift = np.clip(over_rows(np.add, block) / len(block), low, high)
         else:
@@ -249,28 +275,43 @@ class LeafSums:
 
         def add(some: Iterator[Leaf]) -> None:
             try:
-                space = self._spaces.get_nowait()
-            except Empty:
+                space = self._spaces.pop()
+            except IndexError:
                 space = Workspace(layout.n_columns + 1, layout.order, self._executor)
-            sums.add_leaves(some, self._shift, space, self._lock)
-            self._spaces.put(space)
+            for block, number, rows in some:
+                weight = np.ascontiguousarray(rows[:, -1]) if self._weighted else None
+                vector = homogeneous_sums(rows[:, : layout.n_columns], self._shift, space, weight)
+                with self._lock:
+                    sums.add((block, 0, number), vector)
+            self._spaces.append(space)
 
         if leaves:
             run_all(add, leaves, threads)
 
-    # ---- what to say of the sums
+    # ---- the state
 
-    def check_sums(self, n: int, offset: Array, variances: Array) -> None:
+    def moments(self) -> Moments:
+        """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
+        known = self._names is not None and all(isinstance(name, str) for name in self._names)
+        names = tuple(map(str, self._names or ())) if known else None
+        out = Moments(self.layout, self._shift, self._partial(), self._grouped or self._weighted, names)
+        if out.n:
+            self._check_sums(out)
+        return out
+
+    result = moments  # a statistic, to `reduce_rows`
+
+    def _check_sums(self, state: Moments) -> None:
         """Refuse counts and powers that leave the range of float64; warn of constants, and of columns whose mean is so far from
-        the shift (offset) that powers of it drown their variance."""
-        if n > MOST_ROWS:
+        the shift that powers of it drown their variance."""
+        if state.n > MOST_ROWS:
             raise DataError(
                 "these rows count as more than 2**53, beyond which numbers are not exact: use smaller weights"
             )
         order, reach = self.layout.order, np.maximum(self._high - self._shift, self._shift - self._low)
         for column in np.flatnonzero((reach > 0) & (reach < 1e-290 ** (1 / order))).tolist():
             raise self._out_of_range(column, reach[column])
-        if n < 2:
+        if state.n < 2:
             return
         constant = self._low == self._high
         if constant.any():
@@ -281,8 +322,9 @@ class LeafSums:
                 ConstantColumnWarning,
             )
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = np.abs(offset) / np.sqrt(np.maximum(variances, 0.0))  # infinite where not even the variance is left
-            loss = np.finfo(float).eps * np.where(constant | (offset == 0), 0.0, ratio) ** order
+            # infinite where not even the variance is left
+            ratio = np.abs(state.offset) / np.sqrt(np.maximum(state.variances, 0.0))
+            loss = np.finfo(float).eps * np.where(constant | (state.offset == 0), 0.0, ratio) ** order
         if (loss > 1e-10).any():
             column = int(np.argmax(loss))
             far = f"{ratio[column]:.0f}" if np.isfinite(ratio[column]) else "so many"
@@ -300,7 +342,7 @@ class LeafSums:
         """Rows after which all blocks begin a new leaf."""
         return self._n_blocks * Layout(1).leaf
 
-    def partial(self) -> Forest:
+    def _partial(self) -> Forest:
         """Sums, incomplete leaves included."""
         sums = self._sums.copy()
         self._sum([(b, k, _joined(held)) for (b, k), held in sorted(self._fragments.items())], sums)
@@ -309,17 +351,17 @@ class LeafSums:
     def without_rows(self) -> Self:
         """The same sums, incomplete leaves included: no more rows of these may follow."""
         other = self.copy()
-        other._sums, other._fragments = self.partial(), {}
+        other._sums, other._fragments = self._partial(), {}
         return other
 
     def absorb(self, other: Self) -> None:
         """Take in the sums of rows that were seen elsewhere; no leaf may be incomplete but the last ones."""
         if self._layout is None:
-            self._begin(other.shift)
-        self._sums = self._sums.merged(other.partial())
+            self._begin(other._shift)
+        self._sums = self._sums.merged(other._partial())
         self._low, self._high = np.minimum(self._low, other._low), np.maximum(self._high, other._high)
         self._seen = _joined_intervals(self._seen, other._seen)
-        self._next = self.reached
+        self._next = self._reached
 
     # ---- copies, here and on disk
 
@@ -337,9 +379,9 @@ class LeafSums:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._lock, self._spaces = threading.Lock(), SimpleQueue()
+        self._lock, self._spaces = threading.Lock(), []
 
-    def parts(self) -> dict[str, Any]:
+    def to_parts(self) -> dict[str, Any]:
         """What a file holds: everything but what belongs to this machine. Rows of leaves that are not complete are among it."""
         _ = self.layout
         kept = ("layout", "shift", "low", "high", "seen", "sums", "fragments", "grouped", "weighted", "names")
@@ -381,7 +423,7 @@ class LeafSums:
         made = cls(layout.order, shift, n_blocks=layout.n_blocks, memory_limit=np.inf, names=names, weighted=weighted)
         made._low, made._high, made._sums, made._grouped = low, high, sums, grouped
         made._seen, made._fragments = seen, {key: dict(some) for key, some in fragments.items()}
-        made._next = made.reached
+        made._next = made._reached
         return made
 
 
@@ -419,7 +461,7 @@ def _neighbours_joined(held: dict[int, Array]) -> dict[int, Array]:
 
 
 def reduce_on_cluster(
-    source: DaskSource, columns: Any, transform: Callable[[Array], Array] | None, sums: LeafSums, start: int
+    source: DaskSource, columns: Any, transform: Callable[[Array], Array] | None, sums: Accumulator, start: int
 ) -> None:
     """Feed all rows, from absolute number `start` (a multiple of LEAF) on, to sums that have seen none."""
     import dask
@@ -443,14 +485,14 @@ def reduce_on_cluster(
     sums.absorb(*dask.compute(parts[0]))
 
 
-def _work(block: object, transform: Callable[[Array], Array] | None, empty: LeafSums, start: int) -> LeafSums:
+def _work(block: object, transform: Callable[[Array], Array] | None, empty: Accumulator, start: int) -> Accumulator:
     rows, sums = as_matrix(block), empty.copy()
     sums._threads = 1
     sums.update(rows if transform is None else in_pieces(transform, rows), start)
     return sums.without_rows()
 
 
-def _merged(parts: Sequence[LeafSums]) -> LeafSums:
+def _merged(parts: Sequence[Accumulator]) -> Accumulator:
     """The sums of several parts, which stay as they are: other workers may ask for them again."""
     first, *others = parts
     out = first.copy()
@@ -480,7 +522,7 @@ def reduce_rows(
     progress : what is done, where it is to be shown how far it is (dask shows its own dashboard).
     """
     source, apart = rows.source, groups is None and start % LEAF == 0
-    if isinstance(source, DaskSource) and isinstance(statistic, LeafSums) and apart and rows.n_rows:
+    if isinstance(source, DaskSource) and isinstance(statistic, Accumulator) and apart and rows.n_rows:
         reduce_on_cluster(source, rows.columns, rows.transform, statistic, start)
         return statistic.result()
     if groups is not None and start:
@@ -512,23 +554,25 @@ def _shown(rows: Rows, label: str) -> Iterator[Array]:
 
 
 def column_means(rows: Rows, progress: str | None = None) -> Array | None:
-    """Column means (exactly the value for a constant column); None when the rows can be read only once."""
+    """Column means to rounding, exactly the value for a constant column; None when the rows can be read only once."""
     if not rows.rereadable:
         return None
     return reduce_rows(rows, _Means(1, n_blocks=1, names=rows.labels, weighted=rows.weighted), progress=progress)
 
 
-def first_means(rows: Rows) -> Array | None:
-    """Column means of the first rows that count, for rows that can be read again; zero where a value is missing: the pass that
-    begins there says so."""
+def first_means(rows: Rows) -> Array:
+    """Column means of the first rows that count, for rows that can be read again; zero where a value is missing (the pass that
+    begins there says so) or where none of the first rows counts."""
     first = rows.head(LEAF)
-    if rows.weighted and not len(first := first[first[:, -1] > 0, :-1]):  # what does not count may be anything
-        return column_means(rows)
+    if rows.weighted:
+        first = first[first[:, -1] > 0, :-1]  # what does not count may be anything
+    if not len(first):
+        return np.zeros(first.shape[1])
     mean = over_rows(np.add, np.ascontiguousarray(first)) / len(first)
     return np.nan_to_num(np.clip(mean, first.min(axis=0), first.max(axis=0)), posinf=0.0, neginf=0.0)
 
 
-class _Means(LeafSums):
+class _Means(Accumulator):
     """Column means to rounding, and the exact value of columns that never change: sums of order one, about zero."""
 
     _kind = MeansLayout
@@ -538,16 +582,8 @@ class _Means(LeafSums):
             self._begin(np.zeros(as_matrix(rows).shape[1] - self._weighted))
         super().update(rows, start)
 
-    def _sum(self, leaves: Sequence[Leaf], sums: Forest) -> None:
-        """Columns are added up, in a fraction of the time of products."""
-        p = self.layout.n_columns
-        for b, k, rows in leaves:
-            values = rows[:, :p] * rows[:, p:] if self._weighted else rows
-            n = rows[:, p].sum() if self._weighted else len(rows)
-            sums.add((b, 0, k), np.append(n, over_rows(np.add, values)))
-
-    def result(self) -> Array:
-        total = self.partial().fold(1, slice(None), self.layout.size)[0] if self._layout else np.zeros(1)
+    def result(self) -> Array:  # type: ignore[override]
+        total = self._partial().fold(1, self.layout.size)[0] if self._layout else np.zeros(1)
         if not total[0]:
             raise DataError("there are no rows" + (", or all weights are zero" if self._weighted else ""))
         # between the extremes even where the sum overflows or rounds

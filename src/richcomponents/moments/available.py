@@ -359,17 +359,13 @@ class Available(Data):
 
     def dependence(self, map: AffineMap, correlations: Array, p: int) -> Dependence | None:
         """What gaps cost, measured between blocks; never more than dropping the rows would."""
-        found = dependence_of_blocks(self.moments(4, map), correlations, p, map.matrix.shape[1] - p)
-        if not np.isfinite(self.share):
-            return found
+        measured = dependence_of_blocks(self.moments(4, map), correlations, p, map.matrix.shape[1] - p)
         alone = self.complete.dependence(map, correlations, p)
-        assert alone is not None
-        capped = found.effect >= alone.effect * self.share
-        return Dependence(
-            np.where(capped, alone.effect * self.share, found.effect),
-            np.where(capped, alone.df, found.df),
-            np.where(capped, alone.spread, found.spread),
-        )
+        if alone is None or not np.isfinite(self.share):
+            return measured
+        alone = replace(alone, effect=alone.effect * self.share)
+        parts = ((alone.effect, measured.effect), (alone.df, measured.df), (alone.spread, measured.spread))
+        return Dependence(*(np.where(measured.effect >= alone.effect, *each) for each in parts))
 
     def mapped(self, map: AffineMap) -> Available:
         masked = [(data.mapped(map), like) for data, like in self.masked]
@@ -409,10 +405,8 @@ def drawn_blocks(n: int, n_blocks: int) -> IntArray:
 
 def _check_positive(state: Moments, describe: Callable[[int], str]) -> None:
     """What is taken away for gaps may be more than there is, of columns that are nearly functions of each other."""
-    C = state.covariance()
-    scale = np.sqrt(np.maximum(np.diag(C), 1e-300))
-    values, vectors = np.linalg.eigh(C / np.outer(scale, scale))
-    if values[0] < -1e-9 * len(C):
+    values, vectors = np.linalg.eigh(standardised(state.covariance())[1])
+    if values[0] < -1e-9 * len(values):
         named = " and ".join(describe(int(c)) for c in np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2]))
         raise DataError(
             f"too many gaps in columns that are nearly functions of each other, such as {named}: leave one of them out, fill "

@@ -51,7 +51,7 @@ from richcomponents.algebra.arrays import one_blas_thread, whitening
 from richcomponents.data.rows import Rows
 from richcomponents.data.table import frequencies, standardised
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
-from richcomponents.moments.accumulator import column_means, first_means, reduce_rows
+from richcomponents.moments.accumulator import first_means, reduce_rows
 from richcomponents.moments.kernel import block_numbers
 from richcomponents.moments.state import Moments
 from richcomponents.storage import storable
@@ -88,12 +88,18 @@ class Partial:
         kept = np.setdiff1d(np.arange(len(mean)), covariates)
         return cls(kept, covariates, B, after <= 1e-13 * variances, variances, mean, known, n)
 
-    def residuals(self, rows: Array) -> Array:
-        """Rows of all columns -> rows of the kept columns, with the covariates' share removed."""
+    def residuals(self, rows: Array, factor: float = 1.0) -> Array:
+        """Rows of all columns -> rows of the kept columns, with the covariates' share removed, stretched about their mean.
+
+        Every fitted covariate takes the freedom of one row: n rows of residuals have the variance of n - q. Stretched by the
+        factor sqrt(n / (n - q)) those of the rows that the regression was fitted to have plain moments like n - q rows that no
+        covariate was fitted to.
+        """
+        mean = self.mean[self.kept]
         known = rows[:, self.covariates] - self.mean[self.covariates]
         left: Array = rows[:, self.kept] - known @ self.coefficients.T
-        left[:, self.explained] = self.mean[self.kept][self.explained]
-        return left
+        left[:, self.explained] = mean[self.explained]
+        return left if factor == 1.0 else mean + (left - mean) * factor
 
     @property
     def matrix(self) -> Array:
@@ -109,29 +115,13 @@ class Partial:
         return np.asarray(self.matrix.T @ second @ self.matrix)
 
     def state(self, moments: Moments, factor: float = 1.0) -> Moments:
-        """The residuals' state, from that of all columns; stretched about their mean by a factor (see Inflated)."""
+        """The residuals' state, from that of all columns; stretched by a factor."""
         return AffineMap(self.mean, self.matrix * factor, self.mean[self.kept]).of_state(moments)
 
     @property
     def rank(self) -> int:
         """How many covariates there are, collinear ones counted once."""
         return int(np.linalg.matrix_rank(standardised(self.known)[1], tol=1e-9, hermitian=True))
-
-
-@dataclass(frozen=True)
-class Inflated:
-    """Residuals of the rows that the regression was fitted to, stretched about their mean by a factor.
-
-    Every fitted covariate takes the freedom of one row: n rows of residuals have the variance of n - q. Stretched by
-    sqrt(n / (n - q)) their plain moments are those of n - q rows that no covariate was fitted to.
-    """
-
-    partial: Partial
-    factor: float
-
-    def __call__(self, rows: Array) -> Array:
-        mean = self.partial.mean[self.partial.kept]
-        return np.asarray(mean + (self.partial.residuals(rows) - mean) * self.factor)
 
 
 def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
@@ -442,9 +432,8 @@ def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
     rows, weights = [], []
     for i, second in enumerate(state.block_covariances()[used]):
         covariance = second - np.outer(offset[i], offset[i])
+        values, vectors = np.linalg.eigh(standardised(covariance)[1])
         scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        unit = np.where(scale > 0, scale, 1.0)
-        values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
         sign = np.where(values < -1e-9, -1.0, 1.0)  # above it is rounding
         points = np.sqrt(p * np.maximum(sign * values, 0.0))[:, None] * vectors.T * scale
         middle = np.zeros((int((sign < 0).any()), p))
@@ -559,7 +548,7 @@ class RowData:
             label = "canonical coordinates" if order <= 4 else "high orders"
             return self._pass(self.rows.mapped(map), order, np.zeros(map.matrix.shape[1]), label, pooled)
         if order > 2:
-            return self._pass(self.rows, order, column_means(self.rows), "fourth order")
+            return self._pass(self.rows, order, self._second.mean, "fourth order")
         return self._second
 
     @cached_property

@@ -34,11 +34,10 @@ sizes. They agree to rounding; one process uses one of them throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -158,9 +157,9 @@ class MeansLayout(Layout):
 
 
 Node = tuple[int, int, int]  # tree, level, index
-Leaf = tuple[int, int, Array]  # block, number of the leaf in it, rows (weights last where there are any)
 
 
+@storable
 class Forest:
     """A mapping node -> sum, with siblings merged as soon as both are present."""
 
@@ -184,15 +183,6 @@ class Forest:
                 return
             value = sibling + value  # commutative, so left or right does not matter
             level, index = level + 1, index >> 1
-
-    def add_leaves(self, leaves: Iterable[Leaf], shift: Array, space: Workspace, lock: Lock) -> None:
-        """Put in the sums of leaves; rows are longer than the shift by their weight, where they have one."""
-        p = len(shift)
-        for block, number, rows in leaves:
-            weight = np.ascontiguousarray(rows[:, p]) if rows.shape[1] > p else None
-            vector = homogeneous_sums(rows[:, :p], shift, space, weight)
-            with lock:
-                self.add((block, 0, number), vector)
 
     def __iter__(self) -> Iterator[tuple[Node, Array]]:
         """Nodes in canonical order: by tree, then by the first leaf they cover."""
@@ -225,20 +215,20 @@ class Forest:
             out.add(node, value)
         return out
 
-    def fold(self, n_trees: int, where: slice | IntArray, size: int) -> Array:
-        """The sum of each tree over some of the entries, shape (n_trees, size)."""
+    def fold(self, n_trees: int, size: int) -> Array:
+        """The sum of each tree, shape (n_trees, size)."""
         total = np.zeros((n_trees, size))
         for (tree, _, _), value in self:
-            total[tree] += value[where]
+            total[tree] += value
         return total
 
-    def arrays(self) -> dict[str, Any]:
+    def to_parts(self) -> dict[str, Any]:
         """The nodes (m, 3) and their sums (m, size), in canonical order, for a file."""
         nodes = np.array([node for node, _ in self], dtype=np.int64).reshape(-1, 3)
         return {"nodes": nodes, "sums": np.stack([value for _, value in self]) if len(self) else np.zeros((0, 0))}
 
     @classmethod
-    def from_arrays(cls, nodes: IntArray, sums: Array) -> Forest:
+    def of_parts(cls, nodes: IntArray, sums: Array) -> Forest:
         """The way back; refuses what no forest looks like."""
         if sums.ndim != 2 or nodes.shape != (len(sums), 3) or nodes.dtype != np.int64:
             raise StateFileError(f"nodes of shape {nodes.shape} and sums of shape {sums.shape} are no forest")
@@ -257,9 +247,6 @@ class Forest:
         )
 
     __hash__ = None  # type: ignore[assignment]
-
-
-storable(Forest, Forest.arrays, Forest.from_arrays)
 
 
 def check_state(layout: Layout, shift: Array, sums: Forest) -> None:

@@ -16,9 +16,8 @@ from richcomponents.algebra.packing import translate
 from richcomponents.data.rows import open_source
 from richcomponents.data.table import chosen_columns
 from richcomponents.errors import CapacityError, DataError, StateFileError
-from richcomponents.moments.accumulator import LeafSums, column_means, reduce_rows
 from richcomponents.moments.kernel import N_BLOCKS, Forest, Layout, check_state
-from richcomponents.storage import Storable, storable, write
+from richcomponents.storage import Storable, write
 
 
 class Moments(Storable):
@@ -58,6 +57,16 @@ class Moments(Storable):
         self.shift = np.array(shift, dtype=np.float64)
         self.shift.setflags(write=False)
         self.sums = sums
+
+    @classmethod
+    def of_parts(
+        cls, layout: Layout, shift: Array, sums: Forest, dependent: bool, names: tuple[str, ...] | None = None
+    ) -> Moments:
+        """A state from its parts, which come from a file and may not belong together."""
+        check_state(layout, shift, sums)
+        if names is not None and len(names) != layout.n_columns:
+            raise StateFileError(f"the state has {len(names)} names for {layout.n_columns} columns")
+        return cls(layout, shift, sums, dependent, names)
 
     # ---- making and merging
 
@@ -132,19 +141,12 @@ class Moments(Storable):
     @cached_property
     def blocks(self) -> Array:
         """The sums of each statistical block, shape (n_blocks, layout.size)."""
-        size = self.layout.size
-        return _locked(self.sums.fold(self.layout.n_blocks, slice(0, size), size))
+        return _locked(self.sums.fold(self.layout.n_blocks, self.layout.size))
 
     @cached_property
     def total(self) -> Array:
         """The sums over all rows."""
         return _locked(np.asarray(sum(self.blocks)))
-
-    @cached_property
-    def _low(self) -> Array:
-        """Orders 0, 1 and 2 per block, without touching higher ones."""
-        end = self.layout.orders[2].stop
-        return self.blocks if self.layout.order == 2 else self.sums.fold(self.layout.n_blocks, slice(0, end), end)
 
     @cached_property
     def n(self) -> int:
@@ -154,13 +156,13 @@ class Moments(Storable):
     @cached_property
     def block_sizes(self) -> IntArray:
         """Rows per block."""
-        return np.rint(self._low[:, 0]).astype(np.int64)
+        return np.rint(self.blocks[:, 0]).astype(np.int64)
 
     @cached_property
     def offset(self) -> Array:
         """mean - shift, with digits that their difference would have lost."""
         self._need_rows()
-        return _locked(np.asarray(sum(self._low))[self.layout.orders[1]] / self.n)
+        return _locked(self.total[self.layout.orders[1]] / self.n)
 
     @cached_property
     def mean(self) -> Array:
@@ -170,7 +172,7 @@ class Moments(Storable):
     @cached_property
     def variances(self) -> Array:
         """Variances (over n) of the columns, shape (n_columns,)."""
-        p, sums = self.layout.n_columns, np.asarray(sum(self._low))
+        p, sums = self.layout.n_columns, self.total
         diagonal = packed_rank(np.repeat(np.arange(p)[:, None], 2, axis=1), p)
         raw = sums[self.layout.orders[2]][diagonal] / self.n
         return _locked(raw - (sums[self.layout.orders[1]] / self.n) ** 2)
@@ -329,6 +331,8 @@ class Moments(Storable):
         progress : bool or str
             Show how far it is, on standard error; a text says what is done.
         """
+        from richcomponents.moments.accumulator import Accumulator, column_means, reduce_rows
+
         rows = open_source(X)
         rows = rows if sample_weight is None else rows.weighted_by(sample_weight)
         groups = rows.group_labels(groups)
@@ -378,72 +382,6 @@ class Moments(Storable):
                 "rows are"
             )
         write(self, path)
-
-
-def _moments_of_file(
-    layout: Layout, shift: Array, sums: Forest, dependent: bool, names: tuple[str, ...] | None = None
-) -> Moments:
-    """A state from its parts, which come from a file and may not belong together."""
-    check_state(layout, shift, sums)
-    if names is not None and len(names) != layout.n_columns:
-        raise StateFileError(f"the state has {len(names)} names for {layout.n_columns} columns")
-    return Moments(layout, shift, sums, dependent, names)
-
-
-storable(Moments, make=_moments_of_file)
-
-
-class Accumulator(LeafSums):
-    """Takes blocks of rows in any order and of any size; :meth:`moments` gives the state so far.
-
-    For the same shift the state has the same bits whatever the chunks, their order of arrival and the
-    number of threads.
-
-    Parameters
-    ----------
-    order : int
-        Joint moments of every order up to this one (2..6).
-    shift : array of shape (n_columns,), optional
-        The origin; by default the mean of the first block of rows that arrives.
-    n_blocks, memory_limit
-        As in :meth:`Moments.of`.
-    threads : int, optional
-        All cores by default.
-    executor : {"numpy", "numba"}, optional
-        numba when it is installed.
-    names : sequence of str or int, optional
-        Column names (or their numbers in a wider table), for messages and to compare data frames with; those of the first
-        data frame by default.
-    weighted : bool
-        The last column of each block of rows holds frequency weights: whole numbers, how often the row is counted. All
-        copies of a row are in the row's own block; a row of weight zero keeps its number and counts nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
-    >>> accumulator = Accumulator(order=4, shift=np.zeros(3))
-    >>> for start in (600, 0, 250):  # any order of arrival
-    ...     stop = {600: 1000, 0: 250, 250: 600}[start]
-    ...     accumulator.update(X[start:stop], start=start)
-    >>> accumulator.moments() == Moments.of(X, order=4, shift=np.zeros(3))
-    True
-    """
-
-    def moments(self) -> Moments:
-        """The state of all rows seen so far, incomplete leaves included; more rows may follow."""
-        known = self._names is not None and all(isinstance(name, str) for name in self._names)
-        names = tuple(map(str, self._names or ())) if known else None
-        dependent = self._grouped or self._weighted
-        out = Moments(self.layout, self.shift, self.partial(), dependent, names)
-        if out.n:
-            self.check_sums(out.n, out.offset, out.variances)
-        return out
-
-    result = moments  # a statistic, to Rows.reduce
-
-
-storable(Accumulator, LeafSums.parts, Accumulator.of_parts)
 
 
 def _locked(array: Array) -> Array:

@@ -32,7 +32,7 @@ from scipy.special import logsumexp, rel_entr
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import power
 from richcomponents.moments import Moments, partial_out
-from richcomponents.moments.data import Inflated, Partial
+from richcomponents.moments.data import Partial
 from richcomponents.storage import storable
 
 MOST_DIRECTIONS = 8  # shared: more of them are no few classes
@@ -217,7 +217,7 @@ class HiddenClasses:
 
     def probabilities(self, rows: Array) -> Array:
         """Of the classes (n, K), of rows of the columns of both views, then the covariates."""
-        views = rows if self.partial is None else Inflated(self.partial, self.stretch)(rows)
+        views = rows if self.partial is None else self.partial.residuals(rows, self.stretch)
         return self.model.probabilities((views - self.centre) @ self.lead)
 
     def __call__(self, rows: Array) -> Array:

@@ -225,7 +225,7 @@ class Diagnostics:
         special = {"identified": f"{seen} standard errors from residualising"} if seen else {}
         special["leftover"] = f"correlation {max(beyond, default=0.0):.2f}, {self.leftover.p_text}"
         tests = (one for one in self.tests or (self.leftover,) if one.name != "leftover" or beyond)
-        rows |= {one.name: (special.get(one.name, one.p_text), str(one.finding)) for one in tests}
+        rows |= {one.name: (special.get(one.name, one.p_text), one.shown) for one in tests}
         rows |= {"condition of A": (number(self.condition_A), "")} if rank else {}
         whole = ((CHECKS[name][0], *row, CHECKS[name][1]) for name, row in rows.items())
         return Table(dict(zip(("check", "value", "finding", "meaning"), row, strict=True)) for row in whole)

@@ -1,12 +1,13 @@
-"""What a fit found, gathered once: the HTML page, the JSON and the printed tables read the same numbers."""
+"""What a fit found, gathered once: the HTML page, the JSON and the printed tables read the same numbers and the same words."""
 
 from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -45,18 +46,10 @@ class Provenance:
     @staticmethod
     def versions() -> dict[str, str]:
         """Versions of what computed the numbers."""
-        import scipy
-        import sklearn
-
         from richcomponents import __version__
 
-        return {
-            "richcomponents": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-        }
+        own = {"richcomponents": __version__, "python": platform.python_version()}
+        return own | {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
 
 
 @dataclass(frozen=True)
@@ -113,8 +106,8 @@ class Learned:
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a component enters a view: the matrix (rows, columns), None where nobody could read it; known : where the sign of an
-    entry is told (None: that was not asked)."""
+    """How a component enters a view: the matrix (rows, columns), None where nobody could read it; known : where the data
+    say the sign of an entry (None: that was not asked)."""
 
     component: str
     view: str
@@ -154,7 +147,7 @@ class Findings:
     covariates: tuple[str, ...]
     summary: str
     verdict: str
-    mixing: tuple[Mixing, ...]
+    mixing: tuple[Mixing, ...] = ()
     answer: str = ""
     diagnostics: Diagnostics | None = None
     variance: VarianceTable | None = None
@@ -181,7 +174,7 @@ class Findings:
         provenance: Provenance | None = None,
         progress: bool = False,
     ) -> Findings:
-        """The findings of a fitted ContrastiveRCA, RCA or learner.
+        """The findings of a fitted ContrastiveRCA, RCA, learner or ExposureEffects.
 
         X, y : the rows it was fitted to, for the naive coefficients of a regression. names : column names of X, where X has
         none. outcome : name of y. truth : known coefficients (d_u,), in simulations. progress : show how far it is.
@@ -194,126 +187,88 @@ class Findings:
         rca: Any = getattr(model, "rca_", model)
         if rca is None:
             raise ValueError("a report needs the views: fit the learner with fit(X), not fit_component(component)")
-        own = () if names is None else tuple(map(str, names))
-        own = (*own, *rca.views_.feature_names[len(own) :])  # levels of covariates that are texts stand behind
-        views = {view: tuple(own[i] for i in rca.views_[view]) for view in rca.views_}
-        common: dict[str, Any] = {"n": rca.n_samples_, "views": views}
-        if hasattr(model, "answers"):
-            made = provenance or Provenance(model.recipe(), seed=rca.random_state)
-            common |= {"notes": (*notes, *model.notes_), "provenance": made}
-            return cls._of_effects(model, rca, own, truth, X, y, common)
-        if y is not None and not getattr(model, "takes_outcome", False):
+        effects, takes_outcome = hasattr(model, "answers"), getattr(model, "takes_outcome", False)
+        if takes_outcome and (X is None or y is None):
+            raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
+        if y is not None and not (effects or takes_outcome):
             raise ValueError(
                 f"a report of {type(model).__name__} says nothing about an outcome: leave y out, or report on a model of it, "
                 f"such as ComponentRegression(rca={type(rca).__name__}(...)).fit(X, y)"
             )
-        verdict, covariates = (
-            getattr(model, "verdict_", rca.verdict_),
-            tuple(own[i] for i in rca.fitted_.design.known),
-        )
+        fitted, places = rca.fitted_, rca.views_
+        own = () if names is None else tuple(map(str, names))
+        own = (*own, *places.feature_names[len(own) :])  # levels of covariates that are texts stand behind
+        views = {view: tuple(own[i] for i in places[view]) for view in places}
+        exposures = model.exposures_ if effects else ()  # the last of the covariates
+        known = (*(own[i] for i in fitted.design.known),)
+        known = (*known[: len(known) - len(exposures)], *exposures)
         found = cls(
-            **common,
-            covariates=covariates,
-            summary=str(rca.summary()),
-            verdict=verdict,
-            answer=rca.headline(verdict),
-            steps=tuple(rca.next_steps()),
-            samples=look_at(model, rca, X, y, covariates, outcome),
+            n=rca.n_samples_,
+            views=views,
+            covariates=known[: len(known) - len(exposures)],
+            summary=str((model if effects else rca).summary()),
+            verdict=str(getattr(model, "verdict_", rca.verdict_)),
+            provenance=provenance or Provenance(model.recipe() if effects else "", seed=rca.random_state),
+            samples=look_at(model, rca, X, y, known, outcome, views),
             notes=tuple(notes),
-            provenance=provenance or Provenance(seed=rca.random_state),
-            **(_pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)),
         )
+        if effects:
+            truths: Any = [None] * len(exposures) if truth is None else np.atleast_2d(truth)
+            pairs = zip(model.answers(), truths, strict=True)
+            answers = tuple(answer.named(*views.values(), truth=effects) for answer, effects in pairs)
+            steps = tuple(dict.fromkeys(step for answer in answers for step in answer.steps))
+            of_both = (*notes, *model.notes_)
+            return replace(found, notes=of_both, diagnostics=rca.diagnostics_, effects=answers, steps=steps)
+        parts = _pair(rca, views, progress) if hasattr(rca, "diagnostics_") else _any_views(rca, views)
+        found = replace(found, answer=rca.headline(found.verdict), steps=tuple(rca.next_steps()), **parts)
         if rca is model:
             return found
-        at = {name: own[i] for i, name in enumerate(rca.views_.feature_names)}
+        at = dict(zip(places.feature_names, own, strict=True))
         columns = tuple(at[name] for name in model.component_.feature_names)
-        if not model.takes_outcome:
+        if not takes_outcome:
             title, rows = model.title(), model.by_column(columns)
             return replace(found, learned=Learned(title, rows, lambda ax: model.plot(names=columns, ax=ax)))
-        if X is None or y is None:
-            raise ValueError("the findings of a regression need the rows it was fitted to: give X and y")
-        told, of_model = _outcome(model, views, X, y, columns, outcome, truth)
-        check, without = told.check(), f"Without {told.name}:\n" if verdict != rca.verdict_ else ""
+        of_outcome, of_model = _outcome(model, X, y, columns, outcome, truth)
+        check, without = of_outcome.check(), f"Without {outcome}:\n" if found.verdict != rca.verdict_ else ""
         summary = f"{without}{found.summary}\n  {in_line(check['check']):24} {check['value']}"
-        steps = () if told.fails else found.steps  # an alarm says what to do, and more samples would not help
-        return replace(found, outcome=told, summary=summary, steps=steps).noting([*notes, *of_model])
+        steps = () if of_outcome.fails else found.steps  # an alarm says what to do, and more samples would not help
+        return replace(found, outcome=of_outcome, summary=summary, steps=steps).noting([*notes, *of_model])
 
     def noting(self, notes: Sequence[str]) -> Findings:
         """With these notes, but those that the alarms or the advice say."""
-        said = [
-            *map(str, ADVICE.values()),
-            *([CONTRADICTED] if self.outcome is not None and self.outcome.fails else []),
-        ]
+        fails = self.outcome is not None and self.outcome.fails
+        said = [*map(str, ADVICE.values()), *([CONTRADICTED] if fails else [])]
         kept = (note for note in notes if not any(sentence in note for sentence in said))
         return replace(self, notes=tuple(dict.fromkeys(kept)))
-
-    @classmethod
-    def _of_effects(
-        cls, model: Any, rca: Any, own: Sequence[str], truth: Array | None, X: object, y: object, common: dict[str, Any]
-    ) -> Findings:
-        truths: Any = [None] * len(model.exposures_) if truth is None else np.atleast_2d(truth)
-        pairs = zip(model.answers(), truths, strict=True)
-        answers = tuple(answer.named(*common["views"].values(), truth=effects) for answer, effects in pairs)
-        known = rca.fitted_.design.known[: -len(answers)]  # the exposures stand last
-        return cls(
-            **common,
-            covariates=tuple(own[i] for i in known),
-            summary=str(model.summary()),
-            verdict=str(model.verdict_),
-            mixing=(),
-            diagnostics=rca.diagnostics_,
-            effects=answers,
-            samples=look_at(model, rca, X, y, (*(own[i] for i in known), *model.exposures_), ""),
-            steps=tuple(dict.fromkeys(step for answer in answers for step in answer.steps)),
-        )
 
     @property
     def shared_share(self) -> float | None:
         """Of two views: mean over the columns of U of Var(S2) / Var(U), free of units."""
         return None if self.variance is None else float(np.mean(self.variance.shared_share))
 
+    # ---- words
+
+    def _each(self, said: Callable[[ExposureAnswer], Iterable[str]]) -> list[str]:
+        """Sentences about exposures: what is said of all of them once, what is said of some with their names."""
+        of: dict[str, list[str]] = {}
+        for answer in self.effects:
+            for sentence in filter(None, said(answer)):
+                of.setdefault(sentence, []).append(answer.exposure)
+        return [one if len(names) == len(self.effects) else f"{listed(names)}: {one}" for one, names in of.items()]
+
+    def said(self) -> str:
+        """The verdict in words, without the tests that fail."""
+        words = self._each(lambda one: [one.meaning])
+        if len(words) > 1:
+            words = [f"{one.exposure} ({one.verdict}): {one.meaning}" for one in self.effects]
+        return " ".join(words) if self.effects else self.answer
+
     def alarms(self) -> list[str]:
         """What contradicts the model, as sentences."""
         if self.effects:  # the tests of the two views are among those of the exposures
-            return [self._of(answer, answer.alarm) for answer in self.effects if answer.alarm]
+            return self._each(lambda one: [one.alarm])
         of_outcome = [self.outcome.says] if self.outcome is not None and self.outcome.fails else []
         return of_outcome + ([] if self.diagnostics is None else self.diagnostics.alarms())
-
-    def checks(self) -> Table:
-        """All tests and what they found, a row each."""
-        if self.effects:
-            return Table(
-                {
-                    "check": f"{one.name.capitalize()} ({answer.exposure})",
-                    # a correction has no p value, and says how large it is
-                    "value": "" if one.name == "correction" else one.p_text,
-                    "finding": one.finding,
-                    "meaning": as_sentence(one.says),
-                }
-                for answer in self.effects
-                for one in answer.tests
-            )
-        of_outcome = [] if self.outcome is None else [self.outcome.check()]
-        return Table([*([] if self.diagnostics is None else self.diagnostics.checks()), *of_outcome])
-
-    def tables(self) -> list[tuple[str, Tabular | Table]]:
-        """What was estimated: title and table, the clearest effects first."""
-        if self.outcome is not None:
-            contrast = "" if self.outcome.contrast is None else f"; {self.outcome.contrast}"
-            return [(f"Coefficients ({self.outcome.unit}), by method{contrast}", self.outcome.rows())]
-        if self.learned is not None:
-            return [(self.learned.title, self.learned.rows)]
-        return [
-            (f"Effects of {one.exposure}, the clearest first", one.effects.take(one.order())) for one in self.effects
-        ]
-
-    def _of(self, answer: ExposureAnswer, sentence: str) -> str:
-        """Of several exposures each is named."""
-        return sentence if len(self.effects) == 1 else f"{answer.exposure}: {sentence}"
-
-    def headline(self) -> str:
-        """The verdict in a few sentences, failed tests included."""
-        return " ".join((self.lead(), *self.detail()))
 
     def lead(self) -> str:
         """The part of the headline that nobody may miss."""
@@ -324,14 +279,18 @@ class Findings:
         """The rest of the headline: what was found for each exposure."""
         return [answer.finding() for answer in self.effects]
 
-    def said(self) -> str:
-        """The verdict in words, without the tests that fail."""
-        if not self.effects:
-            return self.answer
-        meanings = {answer.meaning for answer in self.effects}
-        if len(meanings) == 1:
-            return meanings.pop()
-        return " ".join(f"{answer.exposure} ({answer.verdict}): {answer.meaning}" for answer in self.effects)
+    def headline(self) -> str:
+        """The verdict in a few sentences, failed tests included."""
+        return " ".join((self.lead(), *self.detail()))
+
+    def advice(self) -> list[str]:
+        """What else a reader should know and do, each sentence once; then what would help, in numbers."""
+        if self.effects:
+            return list(dict.fromkeys([*self._each(lambda one: one.more()), *self.steps]))
+        said = [] if self.diagnostics is None else self.diagnostics.advice()
+        if self.outcome is not None and self.diagnostics is not None and self.verdict != self.diagnostics.verdict:
+            said = [f"Without {self.outcome.name}: {one}" for one in said]  # it is the outcome that contradicts
+        return list(dict.fromkeys([*said, *self.steps]))
 
     def question(self) -> str:
         """What was asked, in one sentence."""
@@ -342,11 +301,10 @@ class Findings:
             for letter, (view, count) in zip("UV", columns.items(), strict=False)
         )
         if self.effects:
-            exposures = [answer.exposure for answer in self.effects]
-            does, it = ("Does", "it") if len(exposures) == 1 else ("Do", "them")
+            does, it = ("Does", "it") if len(self.effects) == 1 else ("Do", "them")
             asked = (
-                f"{does} {listed(exposures)} change {u}, when something that nobody measured may go with {it} and disturb "
-                f"them? Negative controls: {v}. "
+                f"{does} {listed([one.exposure for one in self.effects])} change {u}, when something that nobody measured may "
+                f"go with {it} and disturb them? Negative controls: {v}. "
             )
         elif self.diagnostics is None:
             parts = [f"{view} ({count})" for view, count in columns.items()]
@@ -361,28 +319,33 @@ class Findings:
             asked += f"; outcome: {self.outcome.name}{against}"
         return asked + "."
 
-    def advice(self) -> list[str]:
-        """Sentences for the reader, notes included, each once."""
-        return list(dict.fromkeys([*self._advice(), *self.notes]))
+    # ---- tables
 
-    def _advice(self) -> list[str]:
-        if self.effects:
-            advice = [one for answer in self.effects for one in answer.advice()]
-            return list(dict.fromkeys([*self._about_controls(), *advice]))
-        said = [] if self.diagnostics is None else self.diagnostics.advice()
-        if self.outcome is not None and self.diagnostics is not None and self.verdict != self.diagnostics.verdict:
-            said = [f"Without {self.outcome.name}: {one}" for one in said]  # it is the outcome that contradicts
-        return [*said, *self.steps]
+    def checks(self) -> Table:
+        """All tests and what they found, a row each."""
+        if not self.effects:
+            of_outcome = [] if self.outcome is None else [self.outcome.check()]
+            return Table([*([] if self.diagnostics is None else self.diagnostics.checks()), *of_outcome])
+        tests = [
+            (f"{one.name.capitalize()} ({answer.exposure})", one) for answer in self.effects for one in answer.tests
+        ]
+        # a correction has no p value, and says how large it is
+        values = ("" if one.name == "correction" else one.p_text for _, one in tests)
+        return Table(
+            {"check": name, "value": value, "finding": one.shown, "meaning": as_sentence(one.says)}
+            for value, (name, one) in zip(values, tests, strict=True)
+        )
 
-    def _about_controls(self) -> list[str]:
-        """How the controls fared: exposures of which the same is to be said share a sentence; an alarm has said it already."""
-        same: dict[str, list[ExposureAnswer]] = {}
-        for answer in self.effects:
-            if not answer.alarm:
-                same.setdefault(answer.about_controls(), []).append(answer)
-        if len(self.effects) == 1:
-            return [answer.about_controls() for answers in same.values() for answer in answers]
-        return [f"{listed([answer.exposure for answer in answers])}: {text}" for text, answers in same.items()]
+    def tables(self) -> list[tuple[str, Tabular | Table]]:
+        """What was estimated: title and table, the clearest effects first."""
+        if self.outcome is not None:
+            contrast = "" if self.outcome.contrast is None else f"; {self.outcome.contrast}"
+            return [(f"Coefficients ({self.outcome.unit}), by method{contrast}", self.outcome.rows())]
+        if self.learned is not None:
+            return [(self.learned.title, self.learned.rows)]
+        return [
+            (f"Effects of {one.exposure}, the clearest first", one.effects.take(one.order())) for one in self.effects
+        ]
 
     def as_dict(self) -> dict[str, object]:
         """Plain numbers, lists and strings; what is not finite becomes None."""
@@ -392,12 +355,12 @@ class Findings:
             "headline": self.headline(),
             "verdict": self.verdict,
             "alarms": self.alarms(),
-            "advice": self._advice(),
-            "next_steps": list(self.steps),
-            "notes": list(self.notes),
+            "advice": self.advice(),
+            "next_steps": self.steps,
+            "notes": self.notes,
             "n": self.n,
             "views": self.views,
-            "covariates": list(self.covariates),
+            "covariates": self.covariates,
             "coefficients": None if told is None else told.rows(),
             "outcome": None if told is None else told.name,
             "component": None if told is None else told.component,
@@ -425,61 +388,58 @@ class Findings:
         if self.sets is not None:
             found["components"] = self.sets.rows
             found["mixing"] = [{"component": m.component, "view": m.view, "A": m.matrix} for m in self.mixing]
-        return {name: _plain(value) for name, value in found.items()}
+        plain: Any = _plain(found)
+        return dict(plain)
 
 
 def _of_exposure(answer: ExposureAnswer) -> dict[str, object]:
     return {
         "exposure": answer.exposure,
-        "verdict": str(answer.verdict),
+        "verdict": answer.verdict,
         "meaning": answer.meaning,
         "found": answer.effects.take(np.flatnonzero(answer.found)).names,
         "rank": answer.rank,
         "rho": answer.share,
-        "tests": [{"name": t.name, "p": t.p_value, "finding": str(t.finding), "says": t.says} for t in answer.tests],
+        "tests": [{"name": t.name, "p": t.p_value, "finding": t.shown, "says": t.says} for t in answer.tests],
         "effects": answer.effects.rows(),
         "controls": answer.controls,
-        "rank_effects": dict(answer.ranks),
+        "rank_effects": answer.ranks,
     }
 
 
 def _plain(value: object) -> object:
     """JSON's own types; nan and infinities become None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return value if value is None else str(value)
+    match value:
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case np.ndarray() | np.generic():
+            return _plain(value.tolist())
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case bool() | int() | None:
+            return value
+    return str(value)
 
 
 # ---- from a fitted model
 
 
 def _pair(rca: Any, views: dict[str, tuple[str, ...]], progress: bool) -> dict[str, Any]:
-    """What two views give: U = S1 + S2, V = A S2 + S3."""
+    """What two views give: U = S1 + S2, V = A S2 + S3; entries of A with whether their limits leave zero out, if these take no
+    refits."""
     (_, names_u), (v, names_v) = views.items()
-    A = rca.A_ if len(names_u) * len(names_v) <= MOST_VALUES else None
+    A, known = rca.A_ if len(names_u) * len(names_v) <= MOST_VALUES else None, None
+    if A is not None and A.size <= _MOST_LIMITS and rca.verdict_ not in ("not checked", "nothing shared"):
+        limits = rca.confidence_interval("A")
+        known = (limits.low > 0) | (limits.high < 0)
+    variance = replace(rca.variance_table(progress=progress), names=names_u)
     return {
         "diagnostics": rca.diagnostics_,
-        "variance": replace(rca.variance_table(progress=progress), names=names_u),
-        "mixing": (Mixing("S2", v, names_v, names_u, A, _told(rca, A)),),
+        "variance": variance,
+        "mixing": (Mixing("S2", v, names_v, names_u, A, known),),
     }
-
-
-def _told(rca: Any, A: Array | None) -> Array | None:
-    """Entries of A whose limits leave zero out; None where limits would take refits."""
-    if A is None or A.size > _MOST_LIMITS or rca.verdict_ in ("not checked", "nothing shared"):
-        return None
-    limits = rca.confidence_interval("A")
-    return np.asarray((limits.low > 0) | (limits.high < 0))
 
 
 def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -498,33 +458,31 @@ def _any_views(rca: Any, views: dict[str, tuple[str, ...]]) -> dict[str, Any]:
 
 
 def _outcome(
-    model: Any,
-    views: dict[str, tuple[str, ...]],
-    X: object,
-    y: object,
-    columns: tuple[str, ...],
-    name: str,
-    truth: Array | None,
+    model: Any, X: object, y: object, columns: tuple[str, ...], name: str, truth: Array | None
 ) -> tuple[Outcome, tuple[str, ...]]:
     """The coefficients, and the model's notes, which call the outcome by its name."""
-    found, others, component = model.estimate(columns), {}, model.component_.name
+    found, others = model.estimate(columns), {}
     if found.others:
         others = {"naive": np.ravel(baselines.naive(model.unfitted(), X, y).coef_), **found.others}
     others |= {} if truth is None else {"truth": truth}
     event = name if model.contrast is None else f"{name} = {model.contrast.positive}"
-    outside = [] if isinstance(model.component, str) else [view for view in views if view not in model.component]
-    others_are, test, on_v = listed(outside) if outside else "V", model.outcome_test(X, y), model.on_v_
-    says, finding = f"{name} does not go with {others_are}, as the model asks.", test.finding
-    if on_v is not None:  # it knows of more than this test
-        model, on_v = copy(model), replace(on_v, name=name)
-        model.on_v_, finding = on_v, Verdict.CONTRADICTED if on_v.fails else Verdict.STRONG
-        says = on_v.notes()[0] if on_v.goes_with and not on_v.stated else says
-        says = f"{on_v.fails}. {on_v.remedy}." if on_v.fails else says
-    elif finding != Verdict.STRONG:
-        says = (
-            f"{name} goes with {others_are} ({test.p_text}): it seems to depend on more than {component}, and the coefficients "
-            "may be wrong."
-        )
+    outside, test = model.rca_.fitted_.others(model.component), model.outcome_test(X, y)
+    says, finding = model.goes_with_others(test, name), test.finding
+    if model.on_v_ is not None:  # it knows of more than this test
+        model = copy(model)
+        on_v = model.on_v_ = replace(model.on_v_, name=name)
+        fails = f"{on_v.fails}. {on_v.remedy}." if on_v.fails else on_v.contradicts_stated()
+        finding = Verdict.CONTRADICTED if fails else Verdict.STRONG
+        allowed = on_v.notes()[0] if on_v.goes_with and not on_v.stated else ""
+        if says and not allowed:
+            why = (
+                "as it may through the shared part"
+                if on_v.stated
+                else "but nothing is shared, and nothing is corrected"
+            )
+            allowed = f"{name} goes with {outside} ({test.p_text}), {why}."
+        says = fails or allowed
+    says = says or f"{name} does not go with {outside}, as the model asks."
     estimate = replace(found, others=others)
-    of = (name, model.unit(event), component, others_are, estimate, test, says, finding, model.contrast)
+    of = (name, model.unit(event), model.component_.name, outside, estimate, test, says, finding, model.contrast)
     return Outcome(*of), model.notes()

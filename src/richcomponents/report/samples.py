@@ -7,8 +7,10 @@ after: S1^ in the same.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,19 +31,17 @@ _LITTLE = 1e-9  # of a column's variance
 
 @dataclass(frozen=True)
 class Samples:
-    """views : {name: values (n, d)}, nan where missing; known : {name: (n,)}, what samples may be coloured by; before, after :
-    (n, 2), or None where nothing is shared; of : how many rows there are."""
+    """views : {name: values (n, d)}, nan where missing; names : of their columns; known : {name: (n,)}, what samples may be
+    coloured by; before, after : (n, 2), or None where nothing is shared; of : how many rows there are."""
 
     views: Mapping[str, Array]
+    names: Mapping[str, tuple[str, ...]]
     known: Mapping[str, Array]
     before: Array | None
     after: Array | None
     of: int
 
-    @property
-    def n(self) -> int:
-        return len(next(iter(self.views.values())))
-
+    @cached_property
     def drawn(self) -> IntArray:
         """Numbers of the samples in a picture: evenly spaced, those whose place is known."""
         if self.before is None or self.after is None:
@@ -50,25 +50,37 @@ class Samples:
         evenly = np.linspace(0, max(len(at) - 1, 0), min(_SHOWN, len(at))).round().astype(np.int64)
         return np.asarray(at[np.unique(evenly)])
 
-    def columns(self, names: Mapping[str, tuple[str, ...]]) -> Table:
+    @cached_property
+    def columns(self) -> Table:
         """One row per column of each view: what is missing, where its values lie, and a remark where one is due."""
-        twins = _twins({(view, i): x[:, i] for view, x in self.views.items() for i in range(x.shape[1])})
-        rows = Table()
+        rows, seen = Table(), dict[bytes, str]()
         for view, x in self.views.items():
-            for i, name in enumerate(names[view]):
-                twin = twins.get((view, i))
-                same = "" if twin is None else f"same as {names[twin[0]][twin[1]]}"
-                rows.append({"column": name, "view": view, **_described(x[:, i], same)})
+            table = _described(x)
+            constant = np.asarray(table["sd"] <= _LITTLE**0.5 * np.maximum(np.abs(table["mean"]), 1e-300))
+            table["skewness"][constant] = np.nan
+            for i, name in enumerate(self.names[view]):
+                first = seen.setdefault(np.ascontiguousarray(x[:, i]).tobytes(), name)
+                same = "constant" if constant[i] else "" if first == name else f"same as {first}"
+                numbers = {title: float(values[i]) for title, values in table.items()}
+                rows.append(
+                    {
+                        "column": name,
+                        "view": view,
+                        **numbers,
+                        "remark": same if np.isfinite(numbers["mean"]) else "no values",
+                    }
+                )
         return rows
 
-    def listed(self, names: Mapping[str, tuple[str, ...]]) -> Table:
+    @cached_property
+    def listed(self) -> Table:
         """The same for a page: of very many columns those that something is to be said about."""
-        rows = self.columns(names)
-        return rows if len(rows) <= _SHOWN else Table(row for row in rows if row["remark"] or row["missing"])
+        few = len(self.columns) <= _SHOWN
+        return Table(row for row in self.columns if few or row["remark"] or row["missing"])
 
-    def words(self, names: Mapping[str, tuple[str, ...]]) -> str:
+    def words(self) -> str:
         """How many rows, what is missing, which columns are constant or repeated."""
-        rows, shown = self.columns(names), len(self.listed(names))
+        rows, n = self.columns, len(next(iter(self.views.values())))
         lost = [(float(str(row["missing"])), str(row["column"])) for row in rows if row["missing"]]
         share, name = max(lost, default=(0.0, ""))
         missing = "No value is missing." if not lost else f"{name} misses {share:.1%} of its values."
@@ -76,45 +88,40 @@ class Samples:
             missing = f"{len(lost)} columns miss values, most of all {name} ({share:.1%})."
         remarks = [f"{row['column']} ({row['view']}): {row['remark']}" for row in rows if row["remark"]]
         look = f"Look at {'; '.join(remarks[:5])}{' ...' if len(remarks) > 5 else ''}."
-        counted = f"The first {self.n} of {self.of} rows." if self.n < self.of else f"{self.n} rows."
-        told = [counted, missing, look if remarks else "No column is constant or repeated."]
-        if shown < len(rows):
-            told.append(f"{len(rows) - shown} columns about which nothing is to be said are left out.")
-        return " ".join(told)
+        said = [f"The first {n} of {self.of} rows." if n < self.of else f"{n} rows.", missing]
+        said.append(look if remarks else "No column is constant or repeated.")
+        if len(self.listed) < len(rows):
+            said.append(f"{len(rows) - len(self.listed)} columns about which nothing is to be said are left out.")
+        return " ".join(said)
 
 
-def _described(x: Array, same: str) -> dict[str, object]:
-    known, nan = x[np.isfinite(x)], float("nan")
-    missing = float(1 - len(known) / max(len(x), 1))
-    known, remark = (known, "") if len(known) else (np.array([nan]), "no values")
-    mean, sd = float(known.mean()), float(known.std())
-    constant = sd <= _LITTLE**0.5 * max(abs(mean), 1e-300)
-    remark = remark or ("constant" if constant else same)
-    return {
-        "mean": mean,
-        "sd": sd,
-        "least": float(known.min()),
-        "median": float(np.median(known)),
-        "largest": float(known.max()),
-        "skewness": nan if constant else float(np.mean(((known - mean) / sd) ** 3)),
-        "missing": missing,
-        "remark": remark,
-    }
+def _described(x: Array) -> dict[str, Array]:
+    """Of columns (n, d); nan where there are no values."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without values
+        mean, sd = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
+        return {
+            "mean": mean,
+            "sd": sd,
+            "least": np.nanmin(x, axis=0),
+            "median": np.nanmedian(x, axis=0),
+            "largest": np.nanmax(x, axis=0),
+            "skewness": np.nanmean(((x - mean) / sd) ** 3, axis=0),
+            "missing": np.mean(np.isnan(x), axis=0),
+        }
 
 
-def _twins(columns: Mapping[tuple[str, int], Array]) -> dict[tuple[str, int], tuple[str, int]]:
-    """{a column: an earlier one with the same values}."""
-    seen: dict[bytes, tuple[str, int]] = {}
-    twins = {}
-    for place, x in columns.items():
-        first = seen.setdefault(np.ascontiguousarray(x).tobytes(), place)
-        if first != place:
-            twins[place] = first
-    return twins
-
-
-def look_at(model: Any, rca: Any, X: object, y: object, covariates: tuple[str, ...], outcome: str) -> Samples | None:
-    """The first rows behind a fit; None where they cannot be read (again). covariates : their names, exposures included."""
+def look_at(
+    model: Any,
+    rca: Any,
+    X: object,
+    y: object,
+    known: tuple[str, ...],
+    outcome: str,
+    names: Mapping[str, tuple[str, ...]],
+) -> Samples | None:
+    """The first rows behind a fit; None where they cannot be read (again). known : names of the covariates, exposures included;
+    names : of the columns of the views."""
     if X is None:
         return None
     exposed = hasattr(model, "rows_of_rca")
@@ -122,19 +129,17 @@ def look_at(model: Any, rca: Any, X: object, y: object, covariates: tuple[str, .
     rows = model.rows_of_rca(X, y) if exposed else used_rows(rca, X)
     if rows is None or not rows.rereadable:
         return None
-    views, known, own = rca.fitted_.first_rows(rows, most)
-    n = len(own)
-    last_first = zip(reversed(covariates), known.T[::-1], strict=True)  # exposures stand last, and are of most interest
+    views, covariates, own = rca.fitted_.first_rows(rows, most)
+    last_first = zip(reversed(known), covariates.T[::-1], strict=True)  # exposures stand last, and are of most interest
     colours = {name: _as_classes(values) for name, values in last_first}
     of_rows: Any = () if exposed or y is None else np.asarray(labels_in(X, y) if is_column(y) else y)
-    if np.ndim(of_rows) == 1 and len(of_rows) >= n:
-        colours = {outcome: _as_classes(of_rows[:n]), **colours}
-    before, after = _cleaned(next(iter(views.values())), own)
-    return Samples(views, colours, before, after, int(rca.n_samples_))
+    if np.ndim(of_rows) == 1 and len(of_rows) >= len(own):
+        colours = {outcome: _as_classes(of_rows[: len(own)]), **colours}
+    return Samples(views, names, colours, *_cleaned(next(iter(views.values())), own), int(rca.n_samples_))
 
 
 def _as_classes(values: Array) -> Array:
-    """Few different numbers as texts: they are told apart, not measured."""
+    """Few different numbers as texts: they are classes, not measurements."""
     if values.dtype.kind not in "biuf" or len(np.unique(values)) > _FEW:
         return values
     return np.array([f"{value:g}" for value in values.astype(np.float64)], dtype=object)
@@ -143,16 +148,12 @@ def _as_classes(values: Array) -> Array:
 def _cleaned(values: Array, own: Array) -> tuple[Array | None, Array | None]:
     """Where samples lie in the two leading shared directions, (n, 2), with what is shared and without it."""
     known = np.isfinite(values).all(axis=1) & np.isfinite(own).all(axis=1)
-    if known.sum() < 3 or values.shape[1] != own.shape[1]:
+    if known.sum() < 3 or values.shape[1] != own.shape[1] or values.shape[1] < 2:
         return None, None
-    centred = values - values[known].mean(axis=0)
-    scale = values[known].std(axis=0)
+    centred, scale = values - values[known].mean(axis=0), values[known].std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    few = np.flatnonzero(known)[:_SHOWN]
-    shared = (centred - own)[few] / scale
+    shared = (centred - own)[np.flatnonzero(known)[:_SHOWN]] / scale
     if np.linalg.norm(shared) ** 2 <= _LITTLE * shared.size:
         return None, None
-    directions = np.linalg.svd(shared, full_matrices=False)[2][:2]
-    if len(directions) < 2:
-        return None, None
-    return (centred / scale) @ directions.T, (own / scale) @ directions.T
+    directions = np.linalg.svd(shared, full_matrices=False)[2][:2].T
+    return (centred / scale) @ directions, (own / scale) @ directions

@@ -35,15 +35,8 @@ from richcomponents.algebra.arrays import MEMORY_LIMIT, Truth
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.kernel import MAX_ORDER
-from richcomponents.sets.evidence import SetEvidence
-from richcomponents.sets.model import (
-    JointModel,
-    Parameters,
-    levenberg_marquardt,
-    order_scale,
-    solve_tensors,
-)
-from richcomponents.sets.refine import sequential
+from richcomponents.sets.evidence import SetEvidence, Structure, sequential
+from richcomponents.sets.model import JointModel, Parameters, levenberg_marquardt, order_scale, solve_tensors
 from richcomponents.storage import storable
 from richcomponents.text import p_text, p_value
 
@@ -285,17 +278,9 @@ class _Search:
 
     def _fit(self, entries: _Entries, ranks: Mapping[Subset, int]) -> _Fit:
         """Components of these ranks, fitted to the entries."""
-        evidence, ranks = self.evidence, {q: r for q, r in ranks.items() if r}
-        model = JointModel(
-            SetSystem(self.current.views, tuple(ranks)),
-            evidence.columns,
-            ranks,
-            evidence.orders,
-            np.eye(evidence.p),
-            entries.at,
-            order_scale(evidence, entries.at),
-            free_second=True,
-        )
+        evidence, ranks = self.evidence, {q: ranks[q] for q in self.current.order if ranks.get(q)}
+        scale = order_scale(evidence, entries.at)
+        model = JointModel(evidence.columns, ranks, np.eye(evidence.p), entries.at, scale, free_second=True)
         if model.size * len(entries.tested) > MEMORY_LIMIT // 128:
             raise CapacityError(
                 f"discover=True refits large problems too often ({evidence.p} columns): reduce each view to its leading "
@@ -304,7 +289,7 @@ class _Search:
         data = model.data({t: evidence.cumulants.packed(t) for t in evidence.orders})
         if not ranks:
             return _Fit(model, np.zeros(0), float(data @ data), 0)
-        transforms = sequential(evidence, self.current, self.gauge, ranks)
+        transforms = sequential(evidence, Structure(self.current, self.gauge, ranks))
         loadings = {s: 0.5 * np.vstack([transforms[view, s] for view in s]) for s in ranks}
         x = solve_tensors(model, model.join(Parameters(loadings, {})), data)
         found = levenberg_marquardt(model, x, data, iterations=100)

@@ -1,12 +1,21 @@
-"""White coordinates: every view is mapped to columns of covariance I before anything is compared.
+"""What the data say, in coordinates where every view is white, and where a fit of them starts.
 
-What the data say, in coordinates where every view is white: cumulants in total and by block, and their noise.
+WHITE COORDINATES. Every view is mapped to columns of covariance I before anything is compared.
+
+START. The sequential pass of the paper, with all patterns and cross-block products. For a view i of Q and any slots W for which
+W + {gauge} and W + {i} both distinguish Q,
+
+    M_g = unfold k(U_W, U_g) = X,   M_i = unfold k(U_W, U_i) = X A(i, Q)'      (supersets subtracted),
+
+so the rows of [M_g | M_i] span the row space of [I | A']. (The last slot distinguishes too: order 2 is enough for a
+component common to three views.) The Gram matrices of all W and all orders are added, each from products of DIFFERENT
+blocks of samples: a product within a block adds the noise of both factors to the signal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations, permutations
 from math import factorial
@@ -14,17 +23,21 @@ from math import factorial
 import numpy as np
 from scipy import linalg
 
-from richcomponents.algebra import Array, IntArray, packed_indices
+from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices
 from richcomponents.algebra.arrays import whitening
 from richcomponents.algebra.packing import extension_table
+from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import LinearMap
 from richcomponents.cumulants import Cumulants, linearised_block_cumulants
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
 from richcomponents.pair.canonical import Canonical, canonical, choose_rank
+from richcomponents.paper.general import Transforms
 from richcomponents.storage import storable
 
 SINGULAR = 1e-8  # eigenvalues of the correlations of white columns below this are linear dependence, which nothing can separate
+
+_LIMIT = 5.0  # singular values of a starting transformation, between whitened views
 
 
 def columns_of(frames: Mapping[str, LinearMap]) -> dict[str, IntArray]:
@@ -57,18 +70,10 @@ class WhiteViews:
         frames = {view: LinearMap(*whitening(C)) if whiten else LinearMap.identity(len(C)) for view, C in own.items()}
         return cls(place, frames, totals)
 
-    def composed(
-        self, frames: Mapping[str, LinearMap], place: Mapping[str, slice], totals: Mapping[str, float]
-    ) -> WhiteViews:
-        """The same white columns from the columns that the table's were made of: frames to and from them, their place, and the
-        variance of the views there."""
-        both = {view: frames[view].then(frame) for view, frame in self.frames.items()}
-        return WhiteViews(place, both, totals)
-
     def narrowed(self, shared: Mapping[str, LinearMap]) -> WhiteViews:
         """Fewer white columns of some views."""
         frames = {view: frame.then(shared[view]) if view in shared else frame for view, frame in self.frames.items()}
-        return WhiteViews(self.place, frames, self.totals)
+        return replace(self, frames=frames)
 
     @cached_property
     def columns(self) -> dict[str, IntArray]:
@@ -202,11 +207,9 @@ class SetEvidence:
 
         Weighted by `share` they average to the (plug-in) cumulants of the whole; minus those they are the block's influence.
         """
-        low = self.state.central_blocks()[self.state.block_sizes > 0]
-        sizes = self.state.block_sizes[self.state.block_sizes > 0, None]
-        out = {2: low[:, self.state.layout.orders[2]] / sizes}
-        out.update({t: linearised_block_cumulants(self.state, t) for t in self.orders[1:]})
-        return out
+        used = self.state.block_sizes > 0
+        second = self.state.central_blocks()[used][:, self.state.layout.orders[2]] / self.state.block_sizes[used, None]
+        return {2: second} | {t: linearised_block_cumulants(self.state, t) for t in self.orders[1:]}
 
     @cached_property
     def inflation(self) -> dict[int, float]:
@@ -244,3 +247,99 @@ class SetEvidence:
         for t, columns in enumerate(slots[1:], 1):
             at = extension_table(self.p, t)[at][..., columns]
         return at
+
+
+# ---- where fits start
+
+
+Known = Mapping[tuple[str, Subset], Array]
+"""{(view, Q): A}, known transformations from the gauge view's white columns."""
+
+
+@storable
+@dataclass(frozen=True)
+class Structure:
+    """What is fitted: the components of a system, each written in the columns of a `gauge` view, of which `ranks`, and
+    transformations that are `known`."""
+
+    system: SetSystem
+    gauge: Mapping[Subset, str]
+    ranks: Mapping[Subset, int]
+    known: Known = field(default_factory=dict)
+
+
+def sequential(evidence: SetEvidence, wanted: Structure, blocks: IntArray | None = None) -> Transforms:
+    """All A(i, Q) of the members that have a rank, larger sets first, from some or all blocks of samples:
+    {(view, Q): (columns of the view, rank)}.
+
+    A component of full rank is written in the columns of its gauge view (the identity there), one of lower rank in an
+    orthonormal basis of its directions in that view. What is known is left to the fit.
+    """
+    columns, p, system, ranks = evidence.columns, evidence.p, wanted.system, wanted.ranks
+    chosen = np.arange(len(evidence.share)) if blocks is None else blocks
+    share = evidence.share[chosen] / evidence.share[chosen].sum()
+    left = {t: evidence.blocks[t][chosen] for t in evidence.orders}  # what larger sets do not explain, by block
+    explained: set[tuple[Subset, int]] = set()
+    transforms: Transforms = {}
+
+    def leading(q: Subset, orders: Sequence[int], *last: str) -> Array:
+        """Orthonormal basis (columns of the views `last`, rank) of the row space of all [M_g | M_i]: of the mean over pairs of
+        different blocks of M_a' M_b."""
+        at = home(columns, last)
+        gram = np.zeros((len(at), len(at)))
+        for t in orders:
+            shown = [system.distinguished(q, evidence.support[t - 1] | evidence.bit[view]) for view in last]
+            rows = np.flatnonzero(np.all(shown, axis=0))
+            weight = np.sqrt(multiplicity(p, t - 1)[rows] / (factorial(t) * evidence.inflation[t]))
+            values = left[t][:, extension_table(p, t - 1)[rows][:, at]] * (share[:, None] * weight)[:, :, None]
+            whole, every = values.sum(axis=0), values.reshape(-1, len(at))
+            gram += whole.T @ whole - every.T @ every
+        return np.asarray(np.linalg.eigh(gram)[1][:, ::-1][:, : ranks[q]])
+
+    for q in (q for q in system.order if q in ranks):
+        g = wanted.gauge[q]
+        d = len(columns[g])
+        above = [s for s in ranks if set(q) < set(s)]
+        orders = [t for t in evidence.orders if all((s, t) in explained for s in above)]
+        transforms[g, q] = np.eye(d) if ranks[q] == d else leading(q, orders, g)
+        for view in q:
+            if view != g:
+                both = leading(q, orders, g, view)  # spans [basis; A]
+                transforms[view, q] = clipped(both[d:] @ np.linalg.pinv(transforms[g, q].T @ both[:d]))
+        for t in orders if any(set(s) < set(q) for s in ranks) else ():
+            places = evidence.places(*[home(columns, q)] * t)
+            own = _own_cumulant(evidence, system, q, transforms, (share @ left[t])[places])
+            if own is not None:
+                explained.add((q, t))
+                left[t] = left[t].copy()
+                left[t][:, places[tuple(packed_indices(len(own), t).T)]] -= pack(own)
+    return transforms
+
+
+def _own_cumulant(
+    evidence: SetEvidence, system: SetSystem, q: Subset, transforms: Transforms, cross: Array
+) -> Array | None:
+    """What a component adds to the cumulants of its views' columns, (columns, ...): k_t(S_Q) is the mean over all slots that
+    distinguish it, slot by slot inverted, weighted by their noise; cross : the cumulants of the columns. None where no slots
+    distinguish it."""
+    maps = [transforms[view, q] for view in q]
+    r, t = maps[0].shape[1], cross.ndim
+    inverse = linalg.block_diag(*(np.linalg.pinv(A).T for A in maps)).reshape(len(cross), len(q), r)
+    wide = np.array([len(A) >= r for A in maps])  # else nothing undoes A
+    weight = wide / np.sum(inverse**2, axis=(0, 2))
+    supports, weights, slots = np.zeros(1, dtype=np.int64), np.ones(1), cross
+    for _ in range(t):
+        supports = np.bitwise_or.outer(supports, [evidence.bit[view] for view in q]).ravel()
+        weights = np.multiply.outer(weights, weight).ravel()
+        slots = np.tensordot(slots, inverse, axes=(0, 0))
+    weights = weights * system.distinguished(q, supports)
+    if not weights.any():
+        return None
+    by_slots = np.moveaxis(slots, range(0, 2 * t, 2), range(t)).reshape(len(weights), *(r,) * t)
+    return multilinear(np.tensordot(weights / weights.sum(), by_slots, 1), *[np.vstack(maps).T] * t)
+
+
+def clipped(A: Array) -> Array:
+    """Singular values kept in [1/_LIMIT, _LIMIT]: inverses of what noise made singular ruin everything after them."""
+    left, values, right = np.linalg.svd(A, full_matrices=False)
+    return np.asarray((left * np.clip(values, 1 / _LIMIT, _LIMIT)) @ right)

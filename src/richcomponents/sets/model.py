@@ -13,25 +13,28 @@ rotation, of which nothing that is reported depends. We minimise
 after joint whitening the Frobenius norm is the efficient weighting near Gaussian data; v_t is the variance of
 order t over that of Gaussian data. Levenberg-Marquardt, since the problem is a small non-linear least squares.
 
-Cumulants of a component as cross-cumulants of the views, given all transformations.
+LARGE problems: the same f by gradients, without a matrix of derivatives. With D_Q = model(., B_Q, ..., B_Q) -
+data(., B_Q, ..., B_Q) (p x r^(t-1)) the derivatives of |data - model|^2 are 2 B_Q' D_Q for K_Q and 2 t D_Q K_Q' for B_Q. The
+model's part needs only the small matrices B_R' B_Q; the data's part is one contraction of the dense cumulant tensor, done for
+all components at once.
 
-    k_t(W1'z, ..., Wt'z) = k_t(S_Q) + sum over supersets R of k_t(S_R)(L_R'W1, ..., L_R'Wt)
-
-holds when a distinguishing set of views fills some slots, each undone by its own A^+, and EVERY other slot is any linear map of
-all columns that leaves S_Q as it is (W'L_Q = I); L_Q are the loadings of Q. The map of least variance,
-W = Cov(z)^-1 L_Q (L_Q' Cov(z)^-1 L_Q)^-1, gives far less noise than one view. k_t(S_R) is read the same way.
+INFLUENCE. Near Gaussian data estimated cumulants are uncorrelated with known variances. Away from it (skewed, heavy-tailed
+parts) they are correlated: with their covariance as weight, that of the influence functions of rows, a last fit makes the
+transformations up to twice as precise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from itertools import combinations
 from math import factorial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, cg
 
 from richcomponents.algebra import (
     Array,
@@ -43,58 +46,20 @@ from richcomponents.algebra import (
     packed_size,
     unpack,
 )
-from richcomponents.algebra.arrays import power
-from richcomponents.components.component import Term, Terms, less
-from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.sets.evidence import SINGULAR, SetEvidence, home, multiplicity
+from richcomponents.algebra.arrays import MEMORY_LIMIT, power
+from richcomponents.components.sets import Subset
+from richcomponents.cumulants.kstatistics import linearised_cumulants
+from richcomponents.errors import CapacityError
+from richcomponents.inference.verdicts import Test, Verdict, against_noise
+from richcomponents.learning.solvers import minimise
+from richcomponents.paper.general import Transforms
+from richcomponents.sets.evidence import SINGULAR, SetEvidence, Structure, clipped, home, multiplicity, sequential
 from richcomponents.storage import storable
 
-_PATTERNS = 3
-
-
-def pattern_terms(
-    system: SetSystem,
-    transforms: Mapping[tuple[str, Subset], Array],
-    columns: Mapping[str, IntArray],
-    loadings: Mapping[Subset, Array],
-    total: Array,
-    gauge: Mapping[Subset, str],
-    lifts: Mapping[Subset, Array],
-) -> dict[Subset, Terms]:
-    """Of every member: distinguishing sets in turn with the other slots of least variance, then with the gauge view.
-
-    loadings : {Q: (p, columns of its gauge view)}; total : (p, p), Cov(z); lifts : {Q: (white, user's) columns of the gauge
-    view}.
-    """
-    ends = np.cumsum([0, *(loadings[q].shape[1] for q in system.order)])
-    solved = np.linalg.lstsq(total, np.hstack([loadings[q] for q in system.order]), rcond=1e-10)[0]
-    white: dict[Subset, tuple[Term, ...]] = {}
-    out: dict[Subset, Terms] = {}
-    for i, q in enumerate(system.order):
-        alone = {view: _alone(transforms[view, q], columns[view], len(total)) for view in q}
-        supports = _supports(system, q, alone)
-        weighted = solved[:, ends[i] : ends[i + 1]]
-        best = weighted @ np.linalg.pinv(loadings[q].T @ weighted, hermitian=True, rcond=1e-10)
-        patterns = [(s, best) for s in supports] + [(supports[0], alone[gauge[q]])]
-        others = [(loadings[above], white[above]) for above in system.supersets(q)]
-        read = [less(Term(1.0, tuple(alone[view] for view in s), fill), others) for s, fill in patterns]
-        white[q] = read[0]
-        out[q] = Terms(tuple((Term(1.0, (), lifts[q], terms),) for terms in read))
-    return out
-
-
-def _supports(system: SetSystem, q: Subset, alone: Mapping[str, Array]) -> list[Subset]:
-    """Smallest distinguishing sets, those with the tamest inverses first."""
-    size = len(system.distinguishing(q))
-    found = [s for s in combinations(q, size) if system.distinguishes(s, q)]
-    return sorted(found, key=lambda s: float(np.prod([np.sum(alone[v] ** 2) for v in s])))[:_PATTERNS]
-
-
-def _alone(transform: Array, columns: IntArray, p: int) -> Array:
-    """The map A(view, Q)^+ U_view, (p, columns of the gauge view)."""
-    slot = np.zeros((p, transform.shape[1]))
-    slot[columns] = np.linalg.pinv(transform).T
-    return slot
+_LEAST = 0.02  # share of variance that a starting component has at least
+_HOPS = (0.15, 0.3, 0.5) * 3  # disturbances of loadings, over their size, where order four does not suffice
+_ROWS = 20_000  # enough for the covariance of a thousand cumulants; of an eighth as many it is used as weight
+_SHRINK = 0.2  # of that covariance, towards its diagonal
 
 
 @storable
@@ -106,8 +71,7 @@ class Parameters:
     tensors: Mapping[tuple[Subset, int], Array]
 
 
-@dataclass(frozen=True)
-class Minimum:
+class Minimum(NamedTuple):
     """Parameters as a vector, and the value of f there."""
 
     x: Array
@@ -118,17 +82,15 @@ class Minimum:
 class JointModel:
     """Residuals of chosen entries and their derivatives.
 
-    system, columns : which components, in which columns of z; ranks : {Q: r}; orders : of the cumulants that are fitted;
-    white : (p, p), the coordinates they are fitted in (W above; the identity where entries have to keep their views);
-    entries : {order: packed entries used}; scale : {order: square root of the weight of each of them};
-    free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do not tell the covariance;
-    ties : {Q: (columns of its views, free ones)}, of components with known transformations: C_Q = ties[Q] @ (parameters).
+    columns : {view: its columns of z}; ranks : {Q: r}, of the components; white : (p, p), the coordinates they are fitted in (W
+    above; the identity where entries have to keep their views); entries : {order: packed entries used}; scale : {order: square
+    root of the weight of each of them}; free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do
+    not tell the covariance; ties : {Q: (columns of its views, free ones)}, of components with known transformations:
+    C_Q = ties[Q] @ (parameters).
     """
 
-    system: SetSystem
     columns: Mapping[str, IntArray]
     ranks: Mapping[Subset, int]
-    orders: tuple[int, ...]
     white: Array
     entries: Mapping[int, IntArray]
     scale: Mapping[int, Array]
@@ -136,23 +98,18 @@ class JointModel:
     ties: Mapping[Subset, Array] = field(default_factory=dict)
 
     @property
-    def p(self) -> int:
-        return len(self.white)
+    def orders(self) -> tuple[int, ...]:
+        return tuple(self.entries)
 
     @cached_property
     def white_home(self) -> dict[Subset, Array]:
         """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q; of tied loadings from the free ones."""
-        return {
-            q: np.ascontiguousarray(self.tied(q, self.white[:, home(self.columns, q)].T, transposed=True).T)
-            for q in self.system.order
-        }
+        every = {q: self.white[:, home(self.columns, q)] for q in self.ranks}
+        return {q: np.ascontiguousarray(W @ self.ties[q] if q in self.ties else W) for q, W in every.items()}
 
-    def tied(self, q: Subset, rows: Array, *, transposed: bool = False) -> Array:
-        """All loadings (columns of the views of Q, ...) from the free ones; transposed : the other way, by the transpose."""
-        if q not in self.ties:
-            return rows
-        tie = self.ties[q].T if transposed else self.ties[q]
-        return np.asarray(np.tensordot(tie, rows, 1))
+    def tied(self, q: Subset, rows: Array) -> Array:
+        """All loadings (columns of the views of Q, ...) from the free ones."""
+        return np.asarray(np.tensordot(self.ties[q], rows, 1)) if q in self.ties else rows
 
     def free(self, q: Subset, loadings: Array) -> Array:
         """The free loadings of which tied ones are nearest to these."""
@@ -164,7 +121,7 @@ class JointModel:
     def slices(self) -> dict[tuple[Subset, int], slice]:
         """Where C_Q (under order 1) and K_{Q,t} lie."""
         out, start = {}, 0
-        for q in self.system.order:
+        for q in self.ranks:
             out[q, 1] = slice(start, start + self.white_home[q].shape[1] * self.ranks[q])
             start = out[q, 1].stop
             for t in self.orders:
@@ -202,7 +159,7 @@ class JointModel:
 
     def free_parameters(self, x: Array) -> Parameters:
         """With the free loadings only."""
-        loadings = {q: x[self.slices[q, 1]].reshape(-1, self.ranks[q]) for q in self.system.order}
+        loadings = {q: x[self.slices[q, 1]].reshape(-1, r) for q, r in self.ranks.items()}
         return Parameters(loadings, {key: x[part] for key, part in self.slices.items() if key[1] > 1})
 
     # ---- values and derivatives
@@ -229,10 +186,10 @@ class JointModel:
         """The values; derivatives are added to the zeros of `slope`."""
         parameters, values, start = self.free_parameters(x), [], 0
         for t in self.orders:
-            index = packed_indices(self.p, t)[self.entries[t]]
+            index = packed_indices(len(self.white), t)[self.entries[t]]
             value = np.zeros(len(index))
             part = None if slope is None else slope[start : start + len(index)]
-            for q in self.system.order if len(index) else ():
+            for q in self.ranks if len(index) else ():
                 self._add(q, t, index, parameters, value, part)
             if part is not None:
                 part *= self.scale[t][:, None]
@@ -288,97 +245,6 @@ def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
     return x
 
 
-Known = Mapping[tuple[str, Subset], Array]
-"""{(view, Q): A}, known transformations from the gauge view's white columns."""
-
-
-def white_model(
-    evidence: SetEvidence,
-    system: SetSystem,
-    ranks: Mapping[Subset, int],
-    ties: Mapping[Subset, Array] | None = None,
-) -> JointModel:
-    """The joint model in jointly white coordinates, with all entries."""
-    white = power(evidence.correlation, -0.5, SINGULAR)
-    entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
-    scale = order_scale(evidence, entries)
-    return JointModel(system, evidence.columns, ranks, evidence.orders, white, entries, scale, ties=ties or {})
-
-
-def ties_of(columns: Mapping[str, IntArray], gauge: Mapping[Subset, str], known: Known) -> dict[Subset, Array]:
-    """C_i = A(i, Q) C_g where A is known: loadings of all views of Q from those of the others."""
-    out = {}
-    for q in {q for _, q in known}:
-        free = [view for view in q if (view, q) not in known]
-        start = dict(zip(free, np.cumsum([0, *(len(columns[view]) for view in free)])[:-1], strict=True))
-        width, rows = sum(len(columns[view]) for view in free), []
-        for view in q:
-            A, source = (np.eye(len(columns[view])), view) if view in free else (known[view, q], gauge[q])
-            row = np.zeros((len(columns[view]), width))
-            row[:, start[source] : start[source] + A.shape[1]] = A
-            rows.append(row)
-        out[q] = np.vstack(rows)
-    return out
-
-
-def white_data(evidence: SetEvidence, model: JointModel) -> Array:
-    """The weighted data (rows,) for :func:`white_model`."""
-    return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
-
-
-def relative_errors(
-    model: JointModel, x: Array, gauge: Mapping[Subset, str]
-) -> tuple[dict[tuple[str, Subset], float], dict[Subset, float]]:
-    """Approximate relative standard errors of A(i, Q) = C_i C_g^+ and of Cov(S_Q) = C_g K C_g', in white coordinates.
-
-    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore), K_{Q,2} = K among them:
-    where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it, and everything would
-    seem to be known. A change of factors is a flat direction that neither feels, any other flat direction makes them unknown,
-    and the error large. What is flat is judged with every parameter in units of its own curvature: loadings of a direction that
-    the gauge view hardly has are huge, and beside theirs every other curvature would be nothing.
-    """
-    model, at = _with_free_second(model, model.split(x), gauge)
-    _, slope = model.linearise(model.join(at))
-    unit = np.maximum(np.linalg.norm(slope, axis=0), 1e-300)
-    values, vectors = np.linalg.eigh((slope / unit).T @ (slope / unit))
-    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])) / unit[:, None]  # covariance = spread spread'
-    out, covariances = {}, {}
-    for q in model.system.order:
-        C = by_view(at.loadings[q], q, model.columns)
-        free = spread[model.slices[q, 1]].reshape(-1, model.ranks[q], spread.shape[1])
-        dC = by_view(model.tied(q, free), q, model.columns)
-        own, K = C[gauge[q]], unpack(at.tensors[q, 2], model.ranks[q], 2)
-        dK = (_merge(model.ranks[q], 2) @ spread[model.slices[q, 2]]).reshape(*K.shape, -1)
-        change = np.einsum("irs,rt,jt->ijs", dC[gauge[q]], K, own)
-        change = change + np.swapaxes(change, 0, 1) + np.einsum("ir,rts,jt->ijs", own, dK, own)
-        covariances[q] = float(np.linalg.norm(change) / np.linalg.norm(own @ K @ own.T))
-        inverse = np.linalg.pinv(own)
-        for view in q:
-            if view != gauge[q]:
-                A = C[view] @ inverse
-                change = np.tensordot(
-                    dC[view] - np.tensordot(A, dC[gauge[q]], 1), inverse, (1, 0)
-                )  # dA of A = C_i C_g^+
-                out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
-    return out, covariances
-
-
-def _with_free_second(model: JointModel, at: Parameters, gauge: Mapping[Subset, str]) -> tuple[JointModel, Parameters]:
-    """The same fit with orthonormal loadings in the gauge view, C_g = O R: loadings C R^-1, K_2 = R R', K_t(R', ..., R')."""
-    loadings, tensors = {}, {}
-    for q in model.system.order:
-        own = by_view(at.loadings[q], q, model.columns)[gauge[q]]
-        _, sizes, right = np.linalg.svd(own, full_matrices=False)
-        R = sizes[:, None] * right
-        # directions that the gauge view hardly has are not blown up
-        loadings[q] = at.loadings[q] @ (right.T / np.maximum(sizes, 1e-6 * sizes[0]))
-        tensors[q, 2] = pack(R @ R.T)
-        for t in model.orders:
-            if t > 2:
-                tensors[q, t] = in_coordinates(at.tensors[q, t], R.T, t)
-    return replace(model, free_second=True), Parameters(loadings, tensors)
-
-
 def by_view(rows: Array, subset: Subset, columns: Mapping[str, IntArray]) -> dict[str, Array]:
     """Rows (columns of the views of a component, ...), view by view."""
     ends = np.cumsum([len(columns[view]) for view in subset])
@@ -387,16 +253,37 @@ def by_view(rows: Array, subset: Subset, columns: Mapping[str, IntArray]) -> dic
 
 def order_scale(evidence: SetEvidence, entries: Mapping[int, IntArray]) -> dict[int, Array]:
     """Square roots of n multiplicity / (t! v_t) of the chosen entries."""
-    out = {}
-    for t, chosen in entries.items():
-        weight = evidence.n * multiplicity(evidence.p, t)[chosen] / (factorial(t) * evidence.inflation[t])
-        out[t] = np.sqrt(weight)
-    return out
+    weight = {t: evidence.n / (factorial(t) * evidence.inflation[t]) for t in entries}
+    return {t: np.sqrt(weight[t] * multiplicity(evidence.p, t)[chosen]) for t, chosen in entries.items()}
 
 
 def in_coordinates(packed: Array, matrix: Array, order: int) -> Array:
     """Packed cumulants of matrix' z from those of z."""
     return pack(multilinear(unpack(packed, len(matrix), order), *[matrix] * order))
+
+
+def white_model(evidence: SetEvidence, wanted: Structure) -> JointModel:
+    """The joint model in jointly white coordinates, with all entries."""
+    entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
+    ranks = {q: wanted.ranks[q] for q in wanted.system.order}
+    white, ties = power(evidence.correlation, -0.5, SINGULAR), ties_of(evidence.columns, wanted)
+    return JointModel(evidence.columns, ranks, white, entries, order_scale(evidence, entries), ties=ties)
+
+
+def ties_of(columns: Mapping[str, IntArray], wanted: Structure) -> dict[Subset, Array]:
+    """C_i = A(i, Q) C_g where A is known: loadings of all views of Q from those of the others."""
+    out, known = {}, wanted.known
+    for q in {q for _, q in known}:
+        free = [view for view in q if (view, q) not in known]
+        own = {view: np.eye(len(columns[view])) for view in free}
+        every = by_view(linalg.block_diag(*own.values()), tuple(free), columns)  # rows of each free view
+        out[q] = np.vstack([known[view, q] @ every[wanted.gauge[q]] if view not in own else every[view] for view in q])
+    return out
+
+
+def white_data(evidence: SetEvidence, model: JointModel) -> Array:
+    """The weighted data (rows,) for :func:`white_model`."""
+    return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
 
 
 def levenberg_marquardt(
@@ -442,3 +329,325 @@ def levenberg_marquardt(
         if gain < tol:
             break
     return Minimum(x, best)
+
+
+def relative_errors(
+    model: JointModel, x: Array, gauge: Mapping[Subset, str]
+) -> tuple[dict[tuple[str, Subset], float], dict[Subset, float]]:
+    """Approximate relative standard errors of A(i, Q) = C_i C_g^+ and of Cov(S_Q) = C_g K C_g', in white coordinates.
+
+    The curvature of f is the inverse covariance of the parameters (up to what the weights ignore), K_{Q,2} = K among them:
+    where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it, and everything would
+    seem to be known. A change of factors is a flat direction that neither feels, any other flat direction makes them unknown,
+    and the error large. What is flat is judged with every parameter in units of its own curvature: loadings of a direction that
+    the gauge view hardly has are huge, and by theirs every other curvature would be nothing.
+    """
+    at, model = model.split(x), replace(model, free_second=True)
+    seconds = {(q, 2): pack(np.eye(r)) for q, r in model.ranks.items()}
+    _, slope = model.linearise(model.join(Parameters(at.loadings, {**at.tensors, **seconds})))
+    unit = np.maximum(np.linalg.norm(slope, axis=0), 1e-300)
+    values, vectors = np.linalg.eigh((slope / unit).T @ (slope / unit))
+    spread = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])) / unit[:, None]  # covariance = spread spread'
+    out, covariances = {}, {}
+    for q, r in model.ranks.items():
+        C, g = by_view(at.loadings[q], q, model.columns), gauge[q]
+        free = spread[model.slices[q, 1]].reshape(-1, r, spread.shape[1])
+        dC = by_view(model.tied(q, free), q, model.columns)
+        dK = (_merge(r, 2) @ spread[model.slices[q, 2]]).reshape(r, r, -1)
+        change = np.einsum("irs,jr->ijs", dC[g], C[g])
+        change = change + np.swapaxes(change, 0, 1) + np.einsum("ir,rts,jt->ijs", C[g], dK, C[g], optimize=True)
+        covariances[q] = float(np.linalg.norm(change) / np.linalg.norm(C[g] @ C[g].T))
+        inverse = np.linalg.pinv(C[g])
+        for view in q:
+            if view != g:
+                A = C[view] @ inverse
+                change = np.tensordot(dC[view] - np.tensordot(A, dC[g], 1), inverse, (1, 0))  # dA of A = C_i C_g^+
+                out[view, q] = float(np.linalg.norm(change) / np.linalg.norm(A))
+    return out, covariances
+
+
+# ---- from transformations to parameters
+
+
+def _second_order(white: Array, columns: Mapping[str, IntArray], transforms: Transforms) -> tuple[JointModel, Array]:
+    """The model of Cov(W z) alone with these transformations, and its entries as linear functions of all packed Cov(S_Q)."""
+    loadings = {q: np.vstack([transforms[view, q] for view in q]) for q in dict.fromkeys(q for _, q in transforms)}
+    weight, ranks = np.sqrt(multiplicity(len(white), 2)), {q: C.shape[1] for q, C in loadings.items()}
+    model = JointModel(columns, ranks, white, {2: np.arange(len(weight))}, {2: weight}, free_second=True)
+    return model, model.linearise(model.join(Parameters(loadings, {})))[1][:, model.linear]
+
+
+def least_squares_covariances(
+    white: Array, total: Array, columns: Mapping[str, IntArray], transforms: Transforms
+) -> dict[Subset, Array]:
+    """All Cov(S_Q) from Cov(W z) = total, given A: they follow even where no single cross-covariance isolates them."""
+    model, design = _second_order(white, columns, transforms)
+    x = np.zeros(model.size)
+    x[model.linear] = np.linalg.lstsq(design, model.data({2: pack(total)}), rcond=1e-4)[0]
+    return {q: unpack(x[model.slices[q, 2]], r, 2) for q, r in model.ranks.items()}
+
+
+def covariances_identified(columns: Mapping[str, IntArray], transforms: Transforms) -> bool:
+    """Whether second moments determine all Cov(S_Q), given A (one column per view and all subsets: they do not)."""
+    design = _second_order(np.eye(sum(map(len, columns.values()))), columns, transforms)[1]
+    return bool(np.linalg.matrix_rank(design, rtol=1e-8) == design.shape[1])
+
+
+def assemble(model: JointModel, transforms: Transforms) -> Parameters:
+    """Starting loadings from transformations of its components: covariances by least squares on the second moments, made
+    positive. Tensors are left at zero (they are linear given the loadings)."""
+    covariances = least_squares_covariances(model.white, np.eye(len(model.white)), model.columns, transforms)
+    loadings = {}
+    for q, r in model.ranks.items():
+        values, vectors = np.linalg.eigh(covariances[q])
+        root = vectors[:, -r:] * np.sqrt(np.clip(values[-r:], _LEAST, 1.0))
+        loadings[q] = np.vstack([transforms[view, q] for view in q]) @ root
+    return Parameters(loadings, {})
+
+
+# ---- large problems
+
+
+class DenseObjective:
+    """f and its gradient for a :class:`JointModel` with all entries, without a matrix of derivatives.
+
+    data : {order: dense cumulants (p,) * order in the model's coordinates}. Its parameters are those of the model divided by
+    `unit`: tensors count by the root of their weight, so that all parameters have comparable curvature.
+    """
+
+    def __init__(self, model: JointModel, data: Mapping[int, Array]) -> None:
+        self.model, self.data, self.subsets = model, data, tuple(model.ranks)
+        self.weights = {t: float(model.scale[t][0] ** 2) for t in data}  # of entry 0, ..., 0, which occurs once
+        self.norms = {t: float(np.sum(tensor**2)) for t, tensor in data.items()}
+        p = len(model.white)
+        first, second = np.triu_indices(p)
+        self.pairs = np.zeros((p, p), dtype=np.int64)
+        self.pairs[first, second] = self.pairs[second, first] = np.arange(len(first))
+        self.halves = {t: tensor[first, second] for t, tensor in data.items() if t > 2}
+        self.unit, self.at = np.ones(model.size), np.zeros(0)
+        for (q, t), part in model.slices.items():
+            if t > 2:
+                self.unit[part] /= np.sqrt(self.weights[t] * multiplicity(model.ranks[q], t))
+
+    def seen(self, B: Mapping[Subset, Array], t: int) -> dict[Subset, Array]:
+        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product, of half of the data:
+        the first two slots may be exchanged."""
+        if t == 2:
+            return {q: self.data[2] @ B[q] for q in self.subsets}
+        half, p = self.halves[t], len(self.pairs)
+        once = (half.reshape(-1, p) @ np.hstack([B[q] for q in self.subsets])).reshape(
+            (len(half),) + (p,) * (t - 3) + (-1,)
+        )
+        out, start = {}, 0
+        for q in self.subsets:
+            r = B[q].shape[1]
+            part = once[..., start : start + r]
+            start += r
+            for slot in range(t - 3, 0, -1):
+                part = np.moveaxis(np.tensordot(part, B[q], axes=(slot, 0)), -1, slot)
+            both = part.reshape(len(half), -1)[self.pairs]  # (p, p, r^(t-2)): a symmetric tensor, slots in any order
+            out[q] = np.tensordot(both, B[q], axes=(1, 0)).reshape(p, -1)
+        return out
+
+    def explained(self, B: Mapping[Subset, Array], tensors: Mapping[Subset, Array], q: Subset, t: int) -> Array:
+        """model(., B_Q, ..., B_Q), (p, r^(t-1))."""
+        total = np.zeros((len(B[q]), B[q].shape[1] ** (t - 1)))
+        for other in self.subsets:
+            inner = multilinear(tensors[other], None, *[B[other].T @ B[q]] * (t - 1))
+            total += B[other] @ inner.reshape(len(inner), -1)
+        return total
+
+    def __call__(self, y: Array) -> tuple[float, Array]:
+        model, at = self.model, self.model.free_parameters(self.unit * y)
+        B = {q: model.white_home[q] @ at.loadings[q] for q in self.subsets}
+        loadings = np.concatenate([at.loadings[q].ravel() for q in self.subsets])
+        if not np.array_equal(loadings, self.at):
+            self.at, self.there = loadings, {t: self.seen(B, t) for t in model.orders}
+        value, gradient = 0.0, np.zeros_like(y)
+        slope = {q: np.zeros_like(B[q]) for q in self.subsets}
+        for t in model.orders:
+            r = model.ranks
+            tensors = {q: unpack(at.tensors[q, t], r[q], t) if t > 2 else np.eye(r[q]) for q in self.subsets}
+            seen, total = self.there[t], self.norms[t]
+            for q in self.subsets:
+                difference = self.explained(B, tensors, q, t) - seen[q]
+                K = tensors[q].reshape(len(tensors[q]), -1)
+                towards = B[q].T @ difference
+                total += float(np.sum((towards - B[q].T @ seen[q]) * K))
+                slope[q] += 2 * t * self.weights[t] * difference @ K.T
+                if t > 2:
+                    dense = 2 * self.weights[t] * towards.reshape((r[q],) * t)
+                    gradient[model.slices[q, t]] = pack(dense) * multiplicity(r[q], t)
+            value += self.weights[t] * total
+        for q in self.subsets:
+            gradient[model.slices[q, 1]] = (model.white_home[q].T @ slope[q]).ravel()
+        return value, gradient * self.unit
+
+    def with_best_tensors(self, y: Array) -> Array:
+        """The same loadings, and tensors by conjugate gradients: what a product adds to the gradient is linear in them."""
+        free, y = self.model.linear, y.copy()
+        y[free] = 0.0
+        constant = self(y)[1][free]
+
+        def product(tensors: Array) -> Array:
+            y[free] = tensors
+            return self(y)[1][free] - constant
+
+        equations = LinearOperator((len(constant), len(constant)), product, dtype=np.float64)
+        y[free] = cg(equations, -constant, rtol=1e-3, maxiter=60)[0]
+        return y
+
+
+def fit_large(evidence: SetEvidence, model: JointModel, start: Parameters) -> Parameters:
+    """The minimum of f near the loadings of a start, by L-BFGS."""
+    data = {
+        t: multilinear(unpack(evidence.cumulants.packed(t), evidence.p, t), *[model.white] * t) for t in model.orders
+    }
+    objective = DenseObjective(model, data)
+    best = objective.with_best_tensors(model.join(start) / objective.unit)
+    found = minimise(objective, best, maxiter=150, maxcor=20, ftol=1e-6, maxfun=1500)
+    return model.split(objective.unit * found)
+
+
+# ---- the joint fit
+
+
+def influence_covariance(rows: Array, counts: Array, orders: Sequence[int], chunk: int = 2000) -> Array:
+    """n times the covariance of all estimated cumulants (orders one after the other), (entries, entries): that of what each row
+    adds to them, to first order.
+
+    rows : (n, p), centred; counts : (n,), how often each counts.
+    """
+    p, n, pieces = rows.shape[1], counts.sum(), [slice(a, a + chunk) for a in range(0, len(rows), chunk)]
+
+    def products(piece: slice) -> dict[int, Array]:
+        every = range(1, max(orders) + 1)
+        return {s: reduce(np.multiply, [rows[piece][:, at] for at in packed_indices(p, s).T]) for s in every}
+
+    every = [{s: counts[piece] @ held for s, held in products(piece).items()} for piece in pieces]
+    whole = {s: np.sum([held[s] for held in every], axis=0) / n for s in every[0]}
+    size = sum(packed_size(p, t) for t in orders)
+    square, total = np.zeros((size, size)), np.zeros(size)
+    for piece in pieces:
+        own = products(piece)
+        part = np.hstack([own[t] if t == 2 else linearised_cumulants(own, whole, t, p) for t in orders])
+        square += part.T @ (part * counts[piece][:, None])
+        total += counts[piece] @ part
+    return np.asarray(square / n - np.outer(total / n, total / n))
+
+
+def implied_covariance(evidence: SetEvidence, loadings: Mapping[Subset, Array]) -> Array:
+    """Cov(z) = sum over Q of C C', (p, p)."""
+    total = np.zeros((evidence.p, evidence.p))
+    for q, C in loadings.items():
+        columns = home(evidence.columns, q)
+        total[np.ix_(columns, columns)] += C @ C.T
+    return total
+
+
+def misfit(evidence: SetEvidence, loadings: Mapping[Subset, Array]) -> tuple[tuple[str, str], Test]:
+    """The views i, j that are furthest from Cov(U_i, U_j) = sum over Q with i and j of C_i C_j', and the test of it.
+
+    What a fit leaves of it is compared with the noise of all its entries, which the blocks tell; as many pairs are tested. The
+    fit has taken up a part of that noise, so that the test rejects a true model less often than its level says, however few
+    rows, and sees what is far above noise: a set that is missing, a rank that is too small, a transformation that was given and
+    is wrong, a poor minimum.
+    """
+    left = evidence.correlation - implied_covariance(evidence, loadings)
+    own = evidence.share[:, None] * (evidence.blocks[2] - evidence.share @ evidence.blocks[2])
+    columns, tests = evidence.columns, {}
+    for i, j in combinations(columns, 2):
+        at = evidence.places(columns[i], columns[j]).ravel()
+        statistic, df, p = against_noise(left[np.ix_(columns[i], columns[j])].ravel(), own[:, at], len(at))
+        says = f"covariances of view {i!r} with view {j!r} are not those of these sets and ranks"
+        tests[i, j] = Test("fit", statistic, df, min(1.0, len(columns) * (len(columns) - 1) / 2 * p), says)
+    worst = min(tests, key=lambda views: tests[views].p_value)
+    return worst, tests[worst]
+
+
+Rows = Callable[[Callable[[int], int]], tuple[Array, Array] | None]
+"""Every how manieth of n rows -> rows (m, p) of the white columns and how often they count (m,); None where they are not at
+hand."""
+
+
+def fit_joint(
+    evidence: SetEvidence, wanted: Structure, sample: Rows = lambda thinning: None, random_state: int | None = 0
+) -> tuple[Parameters, dict[tuple[str, Subset], float], dict[Subset, float]]:
+    """Loadings and tensors of all components, and approximate relative standard errors {(view, Q): of A}, {Q: of Cov(S_Q)};
+    none for large problems. sample : where there are rows, the full covariance of the cumulants is the weight of A."""
+    model = white_model(evidence, wanted)
+    rng = np.random.default_rng(random_state)
+
+    def start(blocks: IntArray | None = None) -> Parameters:
+        """From transformations, those that are known in the coordinates of the others."""
+        made = sequential(evidence, wanted, blocks)
+        known = {(v, q): clipped(A @ made[wanted.gauge[q], q]) for (v, q), A in wanted.known.items()}
+        return assemble(model, made | known)
+
+    if _is_large(model):
+        if evidence.order > 4 and 24 * float(evidence.p) ** evidence.order > MEMORY_LIMIT:
+            raise CapacityError(
+                f"cumulants of order {evidence.order} of {evidence.p} columns are too many for a joint fit: use views of fewer "
+                "columns, drop sets so that order=4 suffices, or method='paper'"
+            )
+        return fit_large(evidence, model, start()), {}, {}
+    data = white_data(evidence, model)
+
+    def near(x: Array) -> Minimum:
+        return levenberg_marquardt(model, solve_tensors(model, x, data), data, iterations=30, tol=0.1)
+
+    fits: list[tuple[bool, float, Minimum]] = []
+    for trial in range(6):  # all blocks, then halves: there are several minima; until the lowest was reached twice
+        blocks = rng.permutation(len(evidence.share))[: len(evidence.share) // 2] if trial else None
+        reached = near(model.join(start(blocks)))
+        # noise of order four can outweigh covariances that are far above theirs: a minimum that leaves those is no candidate
+        fails = misfit(evidence, model.split(reached.x).loadings)[1].finding == Verdict.CONTRADICTED
+        fits = sorted([*fits, (fails, reached.value, reached)], key=lambda one: one[:2])
+        if len(fits) > 1 and not fits[1][0] and fits[1][1] - fits[0][1] < 1.0:  # one unit of noise: the same minimum
+            break
+    lowest, fourth = fits[0][2], evidence.order <= 4
+    for size in (
+        () if fourth else _HOPS
+    ):  # with so many sets there are many minima, and halves give no other good starts
+        moved = lowest.x + size * rng.normal(size=model.size) * model.sizes(lowest.x)
+        lowest = min(lowest, near(moved), key=lambda fit: fit.value)
+    best = levenberg_marquardt(model, lowest.x, data, iterations=200)
+    if fourth and len(data) <= min(_ROWS // 8, evidence.n // 4):  # else their covariance is mostly noise
+        rows = sample(lambda n: max(1, n // _ROWS))
+        if rows is not None:
+            best = polished(model, best, data, evidence, *rows)
+    return model.split(best.x), *relative_errors(model, best.x, wanted.gauge)
+
+
+def _is_large(model: JointModel) -> bool:
+    """Whether its derivatives are too many for a matrix: eight bytes each."""
+    return model.size * len(model.scales) > MEMORY_LIMIT // 512
+
+
+def refit(evidence: SetEvidence, wanted: Structure, start: Parameters) -> Parameters:
+    """The joint fit from one start: for replicates."""
+    model = white_model(evidence, wanted)
+    if _is_large(model):
+        return fit_large(evidence, model, start)
+    data = white_data(evidence, model)
+    return model.split(levenberg_marquardt(model, model.join(start), data, iterations=100).x)
+
+
+def polished(
+    model: JointModel, fit: Minimum, data: Array, evidence: SetEvidence, rows: Array, counts: Array
+) -> Minimum:
+    """Transformations from a fit weighted by the full covariance of the cumulants, everything else refitted without.
+
+    Full weights come from the same rows as the cumulants: large cumulants have large weights' inverses, which biases
+    tensors and covariances downwards, but not the transformations, which are ratios.
+    """
+    covariance = influence_covariance(rows @ model.white, counts, model.orders)
+    covariance *= 1 - _SHRINK + _SHRINK * np.eye(len(covariance))
+    # data and model come weighted by `scales`: undo that, then whiten by the covariance
+    root = linalg.cholesky(covariance / evidence.n, lower=True)
+    whiten = linalg.solve_triangular(root, np.diag(1 / model.scales), lower=True)
+    better = levenberg_marquardt(model, fit.x, data, whiten=whiten)
+    sure = model.split(better.x)
+    fixed = replace(model, ties=sure.loadings)  # C -> C M: transformations stay
+    refitted = levenberg_marquardt(fixed, fixed.join(sure), data)
+    return Minimum(model.join(fixed.split(refitted.x)), refitted.value)

@@ -1,4 +1,4 @@
-"""RCA of any number of views, from data to a :class:`SetSolution`.
+"""RCA of any number of views, from data to a :class:`SetSolution`; and the paper's method in its place.
 
     second moments -> white views -> which sets, and their ranks -> moments of the white columns -> loadings of all
     components (joint fit, or the paper's algorithms) -> transformations and covariances in white columns (solve)
@@ -9,8 +9,8 @@ the cumulants is measured between blocks, and what belongs together is in one bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,22 +18,26 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.algebra.arrays import one_blas_thread
-from richcomponents.components.component import CumulantSource
+from richcomponents.algebra.arrays import one_blas_thread, symmetric
+from richcomponents.components.component import CumulantSource, Term
 from richcomponents.components.sets import SetSystem, Subset
-from richcomponents.components.wide import Factored, SearchSpace, centred_rows, triangular
+from richcomponents.components.wide import Factored, SearchSpace, Spread, centred_rows, triangular
 from richcomponents.cumulants import Cumulants
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
-from richcomponents.inference.verdicts import Test, Verdict
+from richcomponents.inference.verdicts import Verdict
+from richcomponents.learning.coefficients import Coefficients
+from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, RowData
 from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.pair.solution import MIN_BLOCKS, MIN_ROWS
-from richcomponents.paper.general import Linear, linear_of_cumulants, require_dimensions
+from richcomponents.paper.general import cumulant_terms, evaluate, linear_of_cumulants, require_dimensions
+from richcomponents.paper.solution import coefficients_of
 from richcomponents.sets.discover import choose_ranks, discover_sets, most_directions
-from richcomponents.sets.evidence import SetEvidence, WhiteViews, columns_of, pair_ranks
-from richcomponents.sets.refine import JointFit, fit_joint, misfit
+from richcomponents.sets.evidence import Known, SetEvidence, Structure, WhiteViews, columns_of, pair_ranks
+from richcomponents.sets.model import fit_joint, least_squares_covariances, misfit
 from richcomponents.sets.solution import SetFit, SetSolution, component_name
+from richcomponents.storage import storable
 
 _SHARED = 0.01  # level of the test of how many directions a view shares
 USUAL = 4  # order of the cumulants that are fitted, unless sets cannot be told apart without more
@@ -101,7 +105,8 @@ class SetProblem:
         independent: float | None = None,
         A: Mapping[Any, object] | None = None,
     ) -> None:
-        self.space, self.place, self.method, self.order, self.random_state = space, place, method, order, random_state
+        self.space, self.place, self.efficient, self.order = space, place, method == "efficient", order
+        self.random_state = random_state
         homes, given = by_subset(gauge, "gauge", sets), by_subset(ranks, "rank", sets)
         for q, view in homes.items():
             if view not in q:
@@ -126,16 +131,16 @@ class SetProblem:
                 )
         known = _known_transformations(A, sets, homes, place, self.white, reduced=bool(self.reduced))
         self.system, self.verdicts, chosen = sets, None, dict[Subset, int]()
-        if method == "efficient":
+        if self.efficient:
             level = alpha / max(sum(len(q) > 1 for q in sets), 1)
             pairs = pair_ranks(correlation, columns, self.independent, level)
             shared = self.white.shared(correlation, self.independent, level)
-            own = columns_of(shared)
+            into = self.map.matrix @ linalg.block_diag(*(frame.to.T for frame in shared.values()))
 
             def evidence(highest: int = min(order, USUAL)) -> SetEvidence:
                 """Cumulants of the directions that each view shares with the others."""
-                into = self.map.matrix @ linalg.block_diag(*(frame.to.T for frame in shared.values()))
-                return SetEvidence(own, space.data.moments(highest, AffineMap(self.map.centre, into)), highest)
+                state = space.data.moments(highest, AffineMap(self.map.centre, into))
+                return SetEvidence(columns_of(shared), state, highest)
 
             with one_blas_thread():
                 if discover:
@@ -148,121 +153,98 @@ class SetProblem:
                 chosen = choose_ranks(evidence, self.system, pairs, given, widths, random_state)
         if self.verdicts is not None:
             self.verdicts = {q: replace(one, rank=chosen.get(q, one.rank)) for q, one in self.verdicts.items()}
-        self.gauge = {q: homes[q] for q in self.system}
-        self.ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in self.system}
-        self.spare = {q: full[q] - self.ranks[q] for q in self.system if q in chosen and q not in given}
-        self.known = {key: value for key, value in known.items() if key[1] in self.system}
+        ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in self.system}
+        self.spare = {q: full[q] - ranks[q] for q in self.system if q in chosen and q not in given}
+        known = {key: value for key, value in known.items() if key[1] in self.system}
+        self.structure = Structure(self.system, {q: homes[q] for q in self.system}, ranks, known)
 
     def _look(self, second: Moments, describe: Callable[[int], str], least: Mapping[str, int]) -> Array:
         """Decide which white columns are looked at: `white`, of the columns of `space`; `map`, to them; `reduced`, the views of
         which they are not all. Their correlations. least : so many directions of a view at least."""
         space, C = self.space, second.covariance(unbiased=False)
-        ends = np.cumsum([0, *(len(frame.to) for frame in space.frames.values())])
-        place = {view: slice(int(ends[i]), int(ends[i + 1])) for i, view in enumerate(space.frames)}
+        own = columns_of(space.frames)
+        place = {view: slice(int(columns[0]), int(columns[-1]) + 1) for view, columns in own.items()}
         narrow = {view for view, frame in space.frames.items() if len(frame.to) < len(frame.back)}
-        self.white = WhiteViews.of(C, place, whiten=self.method == "efficient")
-        if self.method == "efficient" and isinstance(space.data, RowData):
+        self.white = WhiteViews.of(C, place, whiten=self.efficient)
+        if self.efficient and isinstance(space.data, RowData):
             few = self.place if second.n < len(C) ** 2 else narrow
             shared = self.white.shared(self.white.correlation(C), self.independent, _SHARED, {v: least[v] for v in few})
             self.white = self.white.narrowed({view: shared[view] for view in few})
             narrow |= {view for view in few if len(shared[view].to) < len(shared[view].back)}
         self.map, self.reduced = AffineMap(second.mean, self.white.into), tuple(v for v in self.place if v in narrow)
         correlation = self.white.correlation(C)
-        if self.method == "efficient":
-            self.white.check_independent(
-                correlation,
-                C.diagonal(),
-                describe
-                if space.rows is None
-                else lambda column: f"a principal component of view {_at(place, column)!r}",
-            )
+
+        def principal(column: int) -> str:
+            return f"a principal component of view {next(v for v, part in place.items() if column < part.stop)!r}"
+
+        if self.efficient:
+            describe = describe if space.rows is None else principal
+            self.white.check_independent(correlation, C.diagonal(), describe)
         return correlation
 
     def solve(self) -> SetSolution:
         """Transformations and covariances of all components."""
-        data = self.space.data
+        data, space = self.space.data, self.space
         # orders five and six of the joint fit cost precision where sets can be told apart without
-        fitted = self.order if self.method == "paper" or self.system.L >= USUAL else min(self.order, USUAL)
+        fitted = self.order if not self.efficient or self.system.L >= USUAL else min(self.order, USUAL)
         evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map), fitted)
         high = data.moments(self.order, self.map, pooled=True) if self.order > fitted else None
-        ranks: Mapping[Subset, int] = self.ranks
-        fit = test = None
-        if self.method == "paper":
-            found = self._by_paper(evidence)
-        else:
-            fit, ranks, test = self._fit(evidence)
-            found = SetFit.by_loadings(evidence, self.system, self.gauge, fit.parameters, self.known)
         white, mean, beyond = self.white, np.array(self.map.centre), dict[str, Factored]()
         if self.reduced and isinstance(data, RowData):
-            rows, mean = self.space.rows, mean if self.space.mean is None else self.space.mean
+            rows, mean = space.rows, mean if space.mean is None else space.mean
             rows = centred_rows(data, len(mean))[1] if rows is None else rows
+            frames = {view: space.frames[view].then(frame) for view, frame in white.frames.items()}
             totals = {view: float(np.sum(rows[:, part] ** 2)) / len(rows) for view, part in self.place.items()}
-            white = white.composed(self.space.frames, self.place, totals)
+            white = WhiteViews(self.place, frames, totals)
             for view in self.reduced:
-                back = white.frames[view].back
+                back = frames[view].back
                 beyond[view] = Factored.of(triangular(rows[:, self.place[view]])).plus(back.T, -np.eye(back.shape[1]))
-        return SetSolution(
-            found,
-            self.gauge,
-            ranks,
+        with_errors = self._fit if self.efficient else self._by_paper
+        fit, errors = with_errors(evidence)
+        return (SetSolution if self.efficient else PaperSets)(
+            fit,
             white,
             CumulantSource(evidence.state, high=high),
-            relative_errors=None if fit is None else fit.errors,
-            covariance_errors=None if fit is None else fit.covariance_errors,
-            verdicts=self.verdicts,
-            mean=mean,
-            beyond=beyond,
-            independent_rows=self.independent,
-            units=self.space.units,
-            grouped=self.space.grouped,
-            known=self.known,
-            misfit=test,
+            self.verdicts,
+            mean,
+            beyond,
+            self.independent,
+            space.units,
+            space.grouped,
+            **errors,
         )
 
-    def _fit(self, evidence: SetEvidence) -> tuple[JointFit, Mapping[Subset, int], Test]:
-        """The joint fit, and ranks: where covariances between views contradict it, and a component of both views has a rank
-        that tests chose, it gets a direction more, smaller sets first."""
-        ranks, spare = dict(self.ranks), dict(self.spare)
+    def _fit(self, evidence: SetEvidence) -> tuple[SetFit, dict[str, Any]]:
+        """The joint fit, its errors and its test. Where covariances between views contradict it, and a component of both views
+        has a rank that tests chose, it gets a direction more, smaller sets first."""
+        structure, spare = self.structure, dict(self.spare)
         rows = partial(self.space.data.counted_sample, self.map)
         while True:
             with one_blas_thread():  # many small products: threads cost more than they give
-                fit = fit_joint(
-                    evidence,
-                    self.system,
-                    ranks,
-                    self.gauge,
-                    sample=rows,
-                    random_state=self.random_state,
-                    known=self.known,
-                )
-            views, test = misfit(evidence, self.system, fit.parameters.loadings)
+                parameters, *errors = fit_joint(evidence, structure, rows, self.random_state)
+            views, test = misfit(evidence, parameters.loadings)
             more = [q for q in sorted(spare, key=len) if set(views) <= set(q) and spare[q] > 0]
             if test.finding != Verdict.CONTRADICTED or not more:
-                return fit, ranks, test
-            ranks[more[0]], spare[more[0]] = ranks[more[0]] + 1, spare[more[0]] - 1
+                named = dict(zip(("relative_errors", "covariance_errors"), errors, strict=True))
+                return SetFit.by_loadings(evidence, structure, parameters), {**named, "misfit": test}
+            structure = replace(structure, ranks={**structure.ranks, more[0]: structure.ranks[more[0]] + 1})
+            spare[more[0]] -= 1
 
-    def _by_paper(self, evidence: SetEvidence) -> SetFit:
-        require_dimensions(self.system, evidence.columns, self.gauge)
-        state = evidence.state
-        left_out = [Cumulants(state.without([b])) for b in np.flatnonzero(state.block_sizes).tolist()]
-        given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
-        linear = linear_of_cumulants(evidence.cumulants, evidence.columns, self.system, without=left_out, **given)
-        found = SetFit.by_paper(evidence, self.system, self.gauge, linear)
-        self._warn_of_paper(linear, found)
-        return found
-
-    def _warn_of_paper(self, linear: Linear, found: SetFit) -> None:
-        """Say which components the paper's rule sets to zero, which it should not invert, and whose covariances, which are
+    def _by_paper(self, evidence: SetEvidence) -> tuple[SetFit, dict[str, Any]]:
+        """Says which components the paper's rule sets to zero, which it should not invert, and whose covariances, which are
         differences, are negative."""
-        negative = [q for q, C in found.covariances.items() if np.diag(C).min() < 0]
+        require_dimensions(self.system, evidence.columns, self.structure.gauge)
+        left_out = [Cumulants(evidence.state.without([b])) for b in np.flatnonzero(evidence.state.block_sizes).tolist()]
+        fit, absent, blurred = PaperSets.fit(evidence, self.structure, left_out)
+        negative = [q for q, C in fit.covariances.items() if np.diag(C).min() < 0]
         for sets, words in (
             (
-                linear.absent,
+                absent,
                 f"method='paper' sets {{}} to zero: its cumulants of order {self.order} are no larger than noise. A Gaussian "
                 "component (or a symmetric one, at odd orders) looks the same",
             ),
             (
-                linear.blurred,
+                blurred,
                 f"some directions of {{}} are no larger than noise in cumulants of order {self.order}, and method='paper' "
                 "divides by them: its transformations are unreliable. Use more samples, or method='efficient', which also fits "
                 "components of few directions",
@@ -275,6 +257,7 @@ class SetProblem:
         ):
             if sets:
                 warn_user(words.replace("{}", ", ".join(map(component_name, sets))), WeakIdentificationWarning)
+        return fit, {}
 
 
 def _known_transformations(
@@ -285,7 +268,7 @@ def _known_transformations(
     white: WhiteViews,
     *,
     reduced: bool,
-) -> dict[tuple[str, Subset], Array]:
+) -> Known:
     """{(view, Q): A in white columns} of what the user knows, checked."""
     out = {}
     for view, q, value in named_transformations(A, sets):
@@ -324,5 +307,47 @@ def _gauge(q: Subset, sets: SetSystem, columns: Mapping[str, IntArray]) -> str:
     return q[0] if width[q[0]] == most else min(q, key=lambda view: (width[view] < most, width[view]))
 
 
-def _at(place: Mapping[str, slice], column: int) -> str:
-    return next(view for view, part in place.items() if column < part.stop)
+# ---- the paper's method
+
+
+@storable
+@dataclass(frozen=True)
+class PaperSets(SetSolution):
+    """FindLinear and ComputeCumulant in the place of the joint fit: nothing is weighed against a simple prediction."""
+
+    @staticmethod
+    def fit(
+        evidence: SetEvidence, structure: Structure, without: Sequence[Cumulants] = ()
+    ) -> tuple[SetFit, tuple[Subset, ...], tuple[Subset, ...]]:
+        """Without absent components, which are named, and those of which noise hides some directions. Covariances by the
+        paper's recursion or, where no pair of views isolates a component, by least squares on all cross-covariances. Not
+        projected: they need not be positive. without : the cumulants without each block."""
+        given: dict[str, Any] = {"order": evidence.order, "gauge": structure.gauge, "known": structure.known}
+        found = linear_of_cumulants(evidence.cumulants, evidence.columns, structure.system, without=without, **given)
+        if not len(found.system):
+            raise DataError(
+                "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
+            )
+        if found.system.L > 2:
+            covariances = least_squares_covariances(
+                np.eye(evidence.p), evidence.correlation, evidence.columns, found.transforms
+            )
+        else:
+            terms = cumulant_terms(found.system, found.transforms, structure.gauge, evidence.columns)
+            covariances = {q: symmetric(evaluate(evidence.cumulants, terms[q], 2)) for q in found.system.order}
+        there = replace(structure, system=found.system)
+        return SetFit(there, found.transforms, covariances, evidence.correlation), found.absent, found.blurred
+
+    def _refit(self, evidence: SetEvidence) -> SetFit:
+        return self.fit(evidence, self.fitted.structure)[0]
+
+    def _read(self) -> Mapping[Subset, Sequence[tuple[Term, ...]]]:
+        terms = cumulant_terms(self.system, self.fitted.transforms, self.gauge, self.white.columns)
+        return {q: [each] for q, each in terms.items()}
+
+    def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
+        """Section 4.1."""
+        return coefficients_of(self, key, outcome, self.white.place[self.gauge[key]], shared=len(key) > 1)
+
+    def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
+        return self.covariance(key), 1.0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
-from richcomponents.components.component import Component, CumulantSource, Term, Terms
+from richcomponents.components.component import Component, CumulantSource, Term, Terms, less
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import (
     Factored,
+    LinearMap,
     Spread,
     added,
     check_entries,
@@ -40,15 +42,20 @@ from richcomponents.learning.coefficients import (
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.pair.diagnostics import rounded
-from richcomponents.paper.general import Linear, Transforms, cumulant_terms, evaluate, linear_of_cumulants, loading
-from richcomponents.paper.solution import coefficients_of
+from richcomponents.paper.general import Transforms, loading
 from richcomponents.sets.discover import SetTest
-from richcomponents.sets.evidence import SetEvidence, WhiteViews, home
-from richcomponents.sets.model import Known, Parameters, by_view, pattern_terms, ties_of
-from richcomponents.sets.refine import covariances_identified, implied_covariance, least_squares_covariances, refit
+from richcomponents.sets.evidence import SetEvidence, Structure, WhiteViews, home
+from richcomponents.sets.model import (
+    Parameters,
+    by_view,
+    covariances_identified,
+    implied_covariance,
+    refit,
+)
 from richcomponents.storage import storable
 
 _LEAST_LEFT = 0.5  # of a fitted own covariance, in any direction, where the others leave less of the view
+_PATTERNS = 3  # of views that distinguish a component, those with the tamest inverses
 _FAR = 10.0  # standard errors of a view's mean, by which known means may miss it (transformations have errors, too)
 
 
@@ -62,25 +69,19 @@ def component_name(subset: Subset) -> str:
 class SetFit:
     """What was fitted, to all blocks or to all but one, in white coordinates.
 
-    transforms : {(view, Q): (white columns of the view, of the gauge view)}; covariances : {Q: of the component}; total : the
-    covariance of all white columns that predictors divide by; parameters : of the joint fit, None for the paper's method.
+    structure : the components; transforms : {(view, Q): (white columns of the view, of the gauge view)}; covariances : {Q: of
+    the component}; total : the covariance of all white columns that predictors divide by; parameters : of the joint fit, None
+    for the paper's method.
     """
 
-    system: SetSystem
+    structure: Structure
     transforms: Transforms
     covariances: Mapping[Subset, Array]
     total: Array
     parameters: Parameters | None = None
 
     @classmethod
-    def by_loadings(
-        cls,
-        evidence: SetEvidence,
-        system: SetSystem,
-        gauge: Mapping[Subset, str],
-        parameters: Parameters,
-        known: Known,
-    ) -> SetFit:
+    def by_loadings(cls, evidence: SetEvidence, structure: Structure, parameters: Parameters) -> SetFit:
         """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+ (those that were given as they
         are), Cov(S) = C_g C_g'.
 
@@ -89,20 +90,18 @@ class SetFit:
         shared than the ranks say: with 569 samples of three times ten columns the parts added up to 60% of a view.
         """
         transforms: Transforms = {}
-        covariances = {}
-        for q in system.order:
+        covariances, total = {}, implied_covariance(evidence, parameters.loadings)
+        for q in structure.system.order:
             C = parameters.loadings[q]
             parts = by_view(C, q, evidence.columns)
-            own = parts[gauge[q]]
+            own = parts[structure.gauge[q]]
             inverse = np.linalg.pinv(own)
             for view in q:
-                transforms[view, q] = known.get((view, q), parts[view] @ inverse)
+                transforms[view, q] = structure.known.get((view, q), parts[view] @ inverse)
             covariances[q] = own @ own.T
             if C.shape[1] == len(own):
-                transforms[gauge[q], q] = np.eye(C.shape[1])
-        total = implied_covariance(evidence, system, parameters.loadings)
-        for q in system.order:
-            if len(q) == 1 and parameters.loadings[q].shape[1] == len(covariances[q]):
+                transforms[structure.gauge[q], q] = np.eye(len(own))
+            if len(q) == 1 and C.shape[1] == len(own):
                 inside = np.ix_(evidence.columns[q[0]], evidence.columns[q[0]])
                 root = power(covariances[q], 0.5, 0.0)
                 back = np.linalg.pinv(root, hermitian=True, rcond=1e-9)
@@ -110,30 +109,44 @@ class SetFit:
                 left = root @ power(symmetric(back @ rest @ back), 1.0, _LEAST_LEFT) @ root
                 total[inside] += left - covariances[q]
                 covariances[q] = left
-        return cls(system, transforms, covariances, total, parameters)
-
-    @classmethod
-    def by_paper(cls, evidence: SetEvidence, system: SetSystem, gauge: Mapping[Subset, str], linear: Linear) -> SetFit:
-        """Without absent components; covariances by the paper's recursion or, where no pair of views isolates a component, by
-        least squares on all cross-covariances. Not projected: they need not be positive."""
-        for gone in linear.absent:
-            system = system.without(gone)
-        if not len(system):
-            raise DataError(
-                "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
-            )
-        if system.L > 2:
-            covariances = least_squares_covariances(
-                np.eye(evidence.p), evidence.correlation, system, evidence.columns, linear.transforms
-            )
-        else:
-            terms = cumulant_terms(system, linear.transforms, gauge, evidence.columns)
-            covariances = {q: symmetric(evaluate(evidence.cumulants, terms[q], 2)) for q in system.order}
-        return cls(system, linear.transforms, covariances, evidence.correlation)
+        return cls(structure, transforms, covariances, total, parameters)
 
     @cached_property
     def inverse(self) -> Array:
         return np.asarray(np.linalg.pinv(self.total, hermitian=True, rcond=1e-10), dtype=np.float64)
+
+    def loading(self, columns: Mapping[str, IntArray], key: Subset) -> Array:
+        """(white columns, those of the gauge view): how the component enters all white columns."""
+        return loading(self.transforms, columns, self.structure.gauge[key], key)
+
+    def terms(self, columns: Mapping[str, IntArray]) -> dict[Subset, list[tuple[Term, ...]]]:
+        """Cumulants of a component as cross-cumulants of the views, given all transformations:
+
+            k_t(W1'z, ..., Wt'z) = k_t(S_Q) + sum over supersets R of k_t(S_R)(L_R'W1, ..., L_R'Wt)
+
+        holds when a distinguishing set of views fills some slots, each undone by its own A^+, and EVERY other slot is any
+        linear map of all columns that leaves S_Q as it is (W'L_Q = I); L_Q are the loadings of Q. The map of least variance,
+        W = Cov(z)^-1 L_Q (L_Q' Cov(z)^-1 L_Q)^-1, gives far less noise than one view. k_t(S_R) is read the same way.
+
+        Of every member: distinguishing sets in turn with that map, then with the gauge view.
+        """
+        system, out = self.structure.system, dict[Subset, list[tuple[Term, ...]]]()
+        loadings = {q: self.loading(columns, q) for q in system.order}
+        for q, L in loadings.items():
+            alone = {view: np.zeros_like(L) for view in q}  # A(view, Q)^+ U_view
+            for view in q:
+                alone[view][columns[view]] = np.linalg.pinv(self.transforms[view, q]).T
+            size = {view: float(np.sum(undone**2)) for view, undone in alone.items()}
+            sets = combinations(q, len(system.distinguishing(q)))
+            supports = [support for support in sets if system.distinguishes(support, q)]
+            supports = sorted(supports, key=lambda support: np.prod([size[view] for view in support]))[:_PATTERNS]
+            weighted = self.inverse @ L
+            best = weighted @ np.linalg.pinv(L.T @ weighted, hermitian=True, rcond=1e-10)
+            patterns = [(support, best) for support in supports]
+            patterns.append((supports[0], alone[self.structure.gauge[q]]))
+            above = [(loadings[r], out[r][0]) for r in system.supersets(q)]
+            out[q] = [less(Term(1.0, tuple(alone[view] for view in s), fill), above) for s, fill in patterns]
+        return out
 
 
 def _sure(what: str, error: float) -> Test:
@@ -148,36 +161,42 @@ def _sure(what: str, error: float) -> Test:
 class SetSolution:
     """Everything about the fitted components.
 
-    fitted : the fit; gauge, ranks : the view each component is written in, and its dimension; white : the views in white
-    columns; source : of cumulants of the white columns; relative_errors : {(view, Q): approximate standard error of A over its
-    size}, none of large problems, and covariance_errors : {Q: that of Cov(S_Q)} (None for the paper's method); verdicts : of
-    discovery, None without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were
-    looked at, its own}, of wide views; independent_rows : how many the samples are worth; units : different rows, where they
-    are few, and grouped : whether rows belong to groups; known : {(view, Q): white}, transformations that were
-    given; misfit : of covariances between views, None for the paper's method.
+    fitted : the fit; white : the views in white columns; source : of cumulants of the white columns; verdicts : of discovery,
+    None without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at,
+    its own}, of wide views; independent_rows : how many the samples are worth; units : different rows, where they are few, and
+    grouped : whether rows belong to groups; relative_errors : {(view, Q): approximate standard error of A over its size}, none
+    of large problems, covariance_errors : {Q: that of Cov(S_Q)}, and misfit : of covariances between views (None for the
+    paper's method).
     """
 
     fitted: SetFit
-    gauge: Mapping[Subset, str]
-    ranks: Mapping[Subset, int]
     white: WhiteViews
     source: CumulantSource
-    relative_errors: Mapping[tuple[str, Subset], float] | None
-    covariance_errors: Mapping[Subset, float] | None
     verdicts: Mapping[Subset, SetTest] | None
     mean: Array
     beyond: Mapping[str, Factored]
     independent_rows: float
     units: int | None
     grouped: bool
-    known: Known = field(default_factory=dict)
+    relative_errors: Mapping[tuple[str, Subset], float] | None = None
+    covariance_errors: Mapping[Subset, float] | None = None
     misfit: Test | None = None
 
     infers_T = False
 
     @property
     def system(self) -> SetSystem:
-        return self.fitted.system
+        return self.fitted.structure.system
+
+    @property
+    def gauge(self) -> Mapping[Subset, str]:
+        """The view that each component is written in."""
+        return self.fitted.structure.gauge
+
+    @property
+    def ranks(self) -> Mapping[Subset, int]:
+        """How many directions each component has."""
+        return self.fitted.structure.ranks
 
     @property
     def keys(self) -> tuple[Subset, ...]:
@@ -203,11 +222,15 @@ class SetSolution:
         """Statistical blocks that hold rows."""
         return self.source.blocks
 
+    def frame(self, key: Subset) -> LinearMap:
+        """The maps to and from white columns of a component's gauge view."""
+        return self.white.frames[self.gauge[key]]
+
     # ---- in the user's units
 
     def transform(self, view: str, key: Subset) -> Array:
         """A(view, Q), (columns of the view, columns of the gauge view); the identity at the gauge view."""
-        seen, gauge = self.white.frames[view], self.white.frames[self.gauge[key]]
+        seen, gauge = self.white.frames[view], self.frame(key)
         check_entries(f"the transformation of {key} in view {view!r}", (len(seen.back), len(gauge.back)))
         if view == self.gauge[key]:
             return np.eye(len(gauge.back))
@@ -222,12 +245,12 @@ class SetSolution:
         were looked at."""
         core = self.fitted.covariances[key]
         if self._all_columns(key):
-            return added(self.beyond[key[0]], self.white.frames[key[0]].back, core)
+            return added(self.beyond[key[0]], self.frame(key).back, core)
         return self._lifted(key, core)
 
     def _lifted(self, key: Subset, core: Array) -> Spread:
         """A covariance of white columns of the gauge view in the user's; as factors for a wide view."""
-        outer = self.white.frames[self.gauge[key]].back
+        outer = self.frame(key).back
         if self.gauge[key] in self.beyond:
             return Factored(np.zeros((0, len(outer))), outer.T, symmetric(core))
         return np.asarray(outer @ core @ outer.T)
@@ -250,13 +273,12 @@ class SetSolution:
     @cached_property
     def _terms(self) -> dict[Subset, Terms]:
         """How the cumulants of every component are read off the white columns."""
-        fit, columns = self.fitted, self.white.columns
-        lifts = {q: self.white.frames[self.gauge[q]].back.T for q in self.keys}
-        if fit.parameters is not None:
-            loadings = {q: self._loading(q) for q in self.system.order}
-            return pattern_terms(self.system, fit.transforms, columns, loadings, fit.total, self.gauge, lifts)
-        white = cumulant_terms(self.system, fit.transforms, self.gauge, columns)
-        return {q: Terms(((Term(1.0, (), lifts[q], white[q]),),)) for q in self.keys}
+        terms = self._read()
+        return {q: Terms(tuple((Term(1.0, (), self.frame(q).back.T, each),) for each in terms[q])) for q in self.keys}
+
+    def _read(self) -> Mapping[Subset, Sequence[tuple[Term, ...]]]:
+        """The same in white columns."""
+        return self.fitted.terms(self.white.columns)
 
     def component(
         self, key: Subset, names: Sequence[str], title: str, given: Mapping[Subset, object] | None = None
@@ -278,7 +300,7 @@ class SetSolution:
         free = [q for q in shared if q not in known]
         fixed = [view for view in columns if (view,) not in self.system or (view,) in known]
         white = {q: np.zeros(len(columns[self.gauge[q]])) for q in shared}
-        white |= {q: frames[self.gauge[q]].to @ value for q, value in known.items() if q in white}
+        white |= {q: self.frame(q).to @ value for q, value in known.items() if q in white}
         if fixed and free:
             left = self.mean @ self.white.into - sum(self._loading(q) @ white[q] for q in shared)
             for view in fixed:
@@ -289,7 +311,7 @@ class SetSolution:
             ends = np.cumsum([len(white[q]) for q in free])
             parts = np.split(np.linalg.lstsq(stack, left[rows], rcond=None)[0], ends[:-1])
             white |= dict(zip(free, parts, strict=True))
-        out = {q: frames[self.gauge[q]].back @ mean for q, mean in white.items()}
+        out = {q: self.frame(q).back @ mean for q, mean in white.items()}
         for view, part in self.white.place.items():
             if (view,) in self.system:
                 out[view,] = self.mean[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
@@ -309,7 +331,7 @@ class SetSolution:
             )
 
     def _given_mean(self, key: Subset, stated: object) -> Array:
-        value, width = np.array(stated, dtype=np.float64), len(self.white.frames[self.gauge[key]].back)
+        value, width = np.array(stated, dtype=np.float64), len(self.frame(key).back)
         if value.shape != (width,) or not np.isfinite(value).all():
             raise DataError(
                 f"the known mean of {component_name(key)} must be {width} finite numbers, one per column of view "
@@ -319,14 +341,14 @@ class SetSolution:
 
     def _loading(self, key: Subset) -> Array:
         """(white columns, those of the gauge view): how the component enters all white columns."""
-        return loading(self.fitted.transforms, self.white.columns, self.gauge[key], key)
+        return self.fitted.loading(self.white.columns, key)
 
     # ---- rows: (n, p), the columns of all views, centred
 
     def predict(self, key: Subset, rows: Array) -> tuple[Array, Spread]:
         """BLUP of the centred component, (n, d), and its error covariance (d, d): Cov(S, z) Cov(z)^-1 z. What a wide view has
         outside of the columns that were looked at is its own, and seen."""
-        frame, K, loads = self.white.frames[self.gauge[key]], self.fitted.covariances[key], self._loading(key)
+        frame, K, loads = self.frame(key), self.fitted.covariances[key], self._loading(key)
         weights = self.fitted.inverse @ loads @ K
         predicted = rows @ self.white.into @ weights @ frame.back.T
         if self._all_columns(key):
@@ -345,7 +367,7 @@ class SetSolution:
 
     def residual(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
         """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
-        gauge, frame = self.gauge[key], self.white.frames[self.gauge[key]]
+        gauge, frame = self.gauge[key], self.frame(key)
         left = self._left(key, self.state.covariance(unbiased=False))
         own = rows[:, self.white.place[gauge]]
         return np.asarray(own + (rows @ self.white.into @ left - own @ frame.to.T) @ frame.back.T)
@@ -355,7 +377,7 @@ class SetSolution:
         if len(key) == 1:
             return self.residual(key, rows)
         simple = self._simply(key, self.state.covariance(unbiased=False))
-        return np.asarray(rows @ self.white.into @ simple @ self.white.frames[self.gauge[key]].back.T)
+        return np.asarray(rows @ self.white.into @ simple @ self.frame(key).back.T)
 
     def score(self, rows: Array, n_blocks: int) -> float:
         """Mean Gaussian log-density of the rows under the fitted covariance of all columns, in nats."""
@@ -421,7 +443,7 @@ class SetSolution:
             )
         columns = self.white.columns
         full = all(self.ranks[q] == len(columns[self.gauge[q]]) for q in self.system)
-        if full and not covariances_identified(self.system, columns, self.fitted.transforms):
+        if full and not covariances_identified(columns, self.fitted.transforms):
             warn_user(
                 "second moments do not determine the covariances of all components of this set system: those reported are one "
                 "of many solutions (their cumulants of higher order are determined). Drop sets, or add columns to the views",
@@ -467,11 +489,11 @@ class SetSolution:
         if self.beyond or not self.leaves_open(key):
             return None
         if view is not None:
-            free = view != self.gauge[key] and (view, key) not in self.known
+            free = view != self.gauge[key] and (view, key) not in self.fitted.structure.known
             contradicted = verdict(self.tests(key)) == Verdict.CONTRADICTED
             weak = contradicted or verdict(self._of_transformations(key)) != Verdict.STRONG
             return Estimate.unbounded(self.transform(view, key)) if weak and free else None
-        back = self.white.frames[self.gauge[key]].back
+        back = self.frame(key).back
 
         def ends(state: Moments) -> Array:
             C = state.covariance(unbiased=False)
@@ -522,32 +544,25 @@ class SetSolution:
         own = int(np.sum(self.covariance(key).diagonal() > 0)) if wide else len(self.white.columns[self.gauge[key]])
         return own + others, others
 
-    def _wide(self, key: Subset) -> Factored | None:
-        """What a wide view has outside of the columns that were looked at, where its own component is asked for."""
-        return self.beyond[self.gauge[key]] if self._all_columns(key) else None
-
     def check_determined(self, key: Subset, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
-        about, (wanted, shared) = (self.gauge[key], len(self.white.frames[self.gauge[key]].back)), self._wanted(key)
-        check_determined(self, self._wide(key), *about, wanted, shared, covariates)
+        wide = self.beyond[key[0]] if self._all_columns(key) else None
+        check_determined(self, wide, self.gauge[key], len(self.frame(key).back), *self._wanted(key), covariates)
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Least squares on the prediction of a component, between the simple one and that of the fit (learning/coefficients).
-        The paper's has its own formula.
 
         On a wide view's own component it is least squares on the residual of all its columns: the few directions in which such
         views are compared are those of the largest correlations in the sample, so that what the fit leaves of them to the view
         is too little, and nothing here says by how much.
         """
-        if self.fitted.parameters is None:
-            return coefficients_of(self, key, outcome, self.white.place[self.gauge[key]], shared=len(key) > 1)
         if self._all_columns(key):
             return self._on_all_columns(key, outcome)
         full, K = self._prediction(key, self.fitted)
         return on_prediction(
             np.asarray(outcome.rows @ self.white.into),
             outcome,
-            self.white.frames[self.gauge[key]],
+            self.frame(key),
             partial(self._simply, key),
             full,
             self._predictions_without_blocks(key),
@@ -560,8 +575,8 @@ class SetSolution:
 
     def _prediction(self, key: Subset, fit: SetFit) -> tuple[Array, Array]:
         """The best linear prediction of a component from the white columns, as a fit has it, Cov(z)^-1 L K, and K."""
-        L, K = loading(fit.transforms, self.white.columns, self.gauge[key], key), fit.covariances[key]
-        K = K if fit.parameters is None else self._kept(key, L, fit.inverse, K)
+        L = fit.loading(self.white.columns, key)
+        K = self._kept(key, L, fit.inverse, fit.covariances[key])
         return np.asarray(fit.inverse @ L @ K), K
 
     def _predictions_without_blocks(self, key: Subset) -> list[Array] | None:
@@ -569,7 +584,7 @@ class SetSolution:
         if self.beyond:
             return None
         refits = [self._fitted_without(block) for block in self.blocks]
-        return [self._prediction(key, one)[0] for one in refits if key in one.system]
+        return [self._prediction(key, one)[0] for one in refits if key in one.structure.system]
 
     def _kept(self, key: Subset, loads: Array, inverse: Array, K: Array) -> Array:
         """Cov(S) = K in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for
@@ -591,43 +606,50 @@ class SetSolution:
 
     def _on_all_columns(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Coefficients Cov(R)^-1 Cov(R, y), R the residual of every column of a wide view on the directions of the others."""
-        weight, counted, root = outcome.weight, float(outcome.weight.sum()), np.sqrt(outcome.weight)[:, None]
-        columns = outcome.rows[:, self.white.place[key[0]]]
-        adjusted = outcome.rows @ self.white.into[:, self._outside(key)]
-        both = np.column_stack([columns, outcome.y])
+        weight, counted, beyond, odds = (
+            outcome.weight,
+            float(outcome.weight.sum()),
+            self.beyond[key[0]],
+            outcome.log_odds,
+        )
+        adjusted, root = outcome.rows @ self.white.into[:, self._outside(key)], np.sqrt(weight)[:, None]
+        both = np.column_stack([outcome.rows[:, self.white.place[key[0]]], outcome.y])
         both = both - adjusted @ np.linalg.lstsq(adjusted * root, both * root, rcond=None)[0]
         features, target = both[:, :-1], both[:, -1]
-        rows = features * root
-        inverse = inverse_factor(triangular(rows) * np.sqrt(len(rows) / counted))
-        coef = np.asarray(inverse @ (inverse.T @ (features.T @ (weight * target) / counted)))
-        coef = coef if outcome.log_odds is None else outcome.log_odds.coef
+        inverse = inverse_factor(triangular(features * root) * np.sqrt(len(both) / counted))
+        coef = inverse @ (inverse.T @ (features.T @ (weight * target) / counted)) if odds is None else odds.coef
         left, wanted = target - features @ coef, self._wanted(key)[0] + outcome.covariates
         degrees = self.independent_rows - wanted - 1
         noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
-        odds = outcome.log_odds
         error = np.sqrt(noise * np.sum(inverse**2, axis=1)) if odds is None else jackknife_error(odds.blocks)
         loads = self._loading(key)
         inside = np.linalg.pinv(symmetric(loads.T @ self.fitted.inverse @ loads), hermitian=True)
+
+        def of_textbook(solved: Coefficients, _: Outcome, *, grouped: bool, **__: Any) -> Estimate:
+            """These take samples for independent: none with groups."""
+            errors = np.full_like(error, np.nan) if grouped else error
+            return Estimate(solved.coef, errors, max(round(degrees), 1))
+
         return Coefficients(
             coef=coef,
             residualised=coef,
             trust=0.0,
             features=features,
             outcome=outcome.y,
-            covariance=added(self.beyond[key[0]], self.white.frames[key[0]].back, np.asarray(inside, dtype=np.float64)),
+            covariance=added(beyond, self.frame(key).back, np.asarray(inside, dtype=np.float64)),
             free=outcome.free,
-            determined=is_determined(self, self.beyond[key[0]], wanted),
+            determined=is_determined(self, beyond, wanted),
             reduced=True,
             wanted=wanted,
-            by=partial(_of_textbook, error, max(round(degrees), 1)),
+            by=of_textbook,
         )
 
     def covariance_for_directions(self, key: Subset, k: int) -> tuple[Spread, float]:
         """What the k leading directions are read from: from the covariance of the simple prediction to the fitted one, at the
-        share that the projector on them deserves. The paper's, and those of wide views, are taken as they are."""
-        if self.fitted.parameters is None or self.beyond:
+        share that the projector on them deserves. Those of wide views are taken as they are."""
+        if self.beyond:
             return self.covariance(key), 1.0
-        back = self.white.frames[self.gauge[key]].back
+        back = self.frame(key).back
 
         def simple(state: Moments) -> Array:
             C = state.covariance(unbiased=False)
@@ -659,19 +681,15 @@ class SetSolution:
     def _fitted_without(self, block: int) -> SetFit:
         """The fit without one block, from the state alone, in the white coordinates of the whole."""
         if block not in self._refits:
-            self._refits[block] = self._refit(block)
+            state = self.state.without([block])
+            self._refits[block] = self._refit(SetEvidence(self.white.columns, state, state.layout.order))
         return self._refits[block]
 
-    def _refit(self, block: int) -> SetFit:
-        evidence = SetEvidence(self.white.columns, self.state.without([block]), self.state.layout.order)
-        if self.fitted.parameters is None:
-            given: dict[str, Any] = {"order": evidence.order, "gauge": self.gauge, "known": self.known}
-            linear = linear_of_cumulants(evidence.cumulants, evidence.columns, self.system, **given)
-            return SetFit.by_paper(evidence, self.system, self.gauge, linear)
+    def _refit(self, evidence: SetEvidence) -> SetFit:
+        structure, start = self.fitted.structure, self.fitted.parameters
+        assert start is not None
         with one_blas_thread():
-            ties = ties_of(self.white.columns, self.gauge, self.known)
-            parameters = refit(evidence, self.system, self.ranks, self.fitted.parameters, ties)
-        return SetFit.by_loadings(evidence, self.system, self.gauge, parameters, self.known)
+            return SetFit.by_loadings(evidence, structure, refit(evidence, structure, start))
 
     def without(self, block: int) -> SetSolution:
         """Refitted without one block."""
@@ -682,8 +700,3 @@ class SetSolution:
             source=CumulantSource(state),
             mean=self.mean + state.mean @ self.white.back,
         )
-
-
-def _of_textbook(error: Array, degrees: int, solved: Coefficients, _: Outcome, *, grouped: bool, **__: Any) -> Estimate:
-    """On all columns of a wide view errors are those of the textbook, which take samples for independent: none with groups."""
-    return Estimate(solved.coef, np.full_like(error, np.nan) if grouped else error, degrees)
