@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from reproduction.settings import Array, Settings
+from reproduction.simulations import Samples
 from richcomponents import ComponentLogisticRegression, ContrastiveRCA, DataError, baselines
 from richcomponents.datasets import add_hidden_labs, load_biomarkers
 from richcomponents.paper import contrastive_logistic, extract, true_samples
@@ -129,6 +130,7 @@ def measure(settings: Settings, markers: Markers, job: Job) -> list[Row]:
 
     rank = int(options["n_labs"]) - 1
     automatic = learner("auto").fit(X, markers.y)
+    without_v = baselines.cca(Samples(rca=ContrastiveRCA(views=d)), X, markers.y).samples_
     betas = {
         "naive": baselines.naive(learner("auto"), X, markers.y).coef_[0],
         "cca": baselines.cca(learner("auto"), X, markers.y).coef_[0],
@@ -139,6 +141,8 @@ def measure(settings: Settings, markers: Markers, job: Job) -> list[Row]:
         "paper": contrastive_logistic(extract(U, V, rank=rank), markers.y).theta,
         "paper_true": contrastive_logistic(true_samples(tests), markers.y).theta,
         "paper_known": contrastive_logistic(extract(U, V, A, rank=rank), markers.y).theta,
+        "paper_naive": contrastive_logistic(true_samples(U), markers.y).theta,
+        "paper_cca": contrastive_logistic(true_samples(without_v), markers.y).theta,
     }
     values = {method: float(np.mean((beta - gold) ** 2)) for method, beta in betas.items()}
     values["rank"] = float(automatic.rca_.rank_)

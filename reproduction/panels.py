@@ -31,6 +31,10 @@ STYLES: dict[str, dict[str, Any]] = {
     "cca5": {"color": "#CC79A7", "marker": "v", "linestyle": "--", "markerfacecolor": "white"},
     "kernel_cca": {"color": "#CC79A7", "marker": "*", "linestyle": ":", "markersize": 8},
     "naive": {"color": "#E69F00", "marker": "P"},
+    "paper_cca": {"color": "#CC79A7", "marker": "v", "linewidth": 0.8},
+    "paper_cca5": {"color": "#CC79A7", "marker": "v", "linestyle": "--", "linewidth": 0.8},
+    "paper_kernel_cca": {"color": "#CC79A7", "marker": "*", "linestyle": ":", "linewidth": 0.8},
+    "paper_naive": {"color": "#E69F00", "marker": "P", "linestyle": "--", "linewidth": 0.8},
     "regression": {"color": "#009E73", "marker": "D"},
     "zero": {"color": "#999999", "marker": "", "linestyle": ":"},
 }

@@ -39,6 +39,14 @@ from richcomponents.paper import (
 from richcomponents.paper.gradient import SGDResult
 from rows import Job, Row, settings_of
 
+BENCHMARKS: Mapping[str, Callable[..., Any]] = {
+    "naive": baselines.naive,
+    "cca": baselines.cca,
+    "cca5": partial(baselines.cca, n_variates=5),
+    "kernel_cca": baselines.kernel_cca,
+}
+"""Of the paper: with the library's learner, and, after "paper_", with the paper's own."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -78,6 +86,14 @@ def draw(design: Mapping[str, Any], n: int, *, seed: int, strength: float | None
     return Problem(data.S1, data.S3, data.X, data.A, data.y, _task(design["S1"], data))
 
 
+class Samples(ComponentRegression):
+    """The samples that a simple method learns S1 from, instead of what is learned."""
+
+    def fit_clean(self, S: Array, y: object, covariates: object = None) -> Samples:
+        self.samples_ = S
+        return self
+
+
 def error_of(method: str, problem: Problem) -> float:
     """The mean squared error of a method of settings.toml."""
     if method.startswith("paper"):
@@ -87,7 +103,8 @@ def error_of(method: str, problem: Problem) -> float:
 
 
 def extracted(method: str, problem: Problem) -> Extraction:
-    """S1 by the paper's formulas: with A known, with A by equation (2), or true samples in its place.
+    """S1 by the paper's formulas: with A known, with A by equation (2), or true samples in its place; or what a benchmark takes
+    for samples of S1, so that the paper's learner is compared with itself.
 
     The mean of S3 is known, as the paper asks for one of the three.
     """
@@ -99,7 +116,11 @@ def extracted(method: str, problem: Problem) -> Extraction:
             return extract(U, V, problem.A, mean_s3=problem.S3.mean(axis=0))
         case "paper":
             return extract(U, V, mean_s3=problem.S3.mean(axis=0))
-    raise ValueError(f"no method {method!r}")
+    simple = method.removeprefix("paper_")
+    if simple not in BENCHMARKS:
+        raise ValueError(f"no method {method!r}")
+    samples = BENCHMARKS[simple](Samples(rca=ContrastiveRCA(views=U.shape[1])), problem.X, np.zeros(len(U)))
+    return true_samples(samples.samples_)
 
 
 def fit(method: str, problem: Problem) -> Any:
@@ -107,6 +128,8 @@ def fit(method: str, problem: Problem) -> Any:
     d = problem.S1.shape[1]
     y = () if problem.y is None else (problem.y,)
     learner = problem.task.learner(rca=ContrastiveRCA(views=d))
+    if method in BENCHMARKS:
+        return BENCHMARKS[method](learner, problem.X, *y)
     match method:
         case "true":
             return baselines.true(learner, problem.S1, *y)
@@ -119,14 +142,6 @@ def fit(method: str, problem: Problem) -> Any:
             return learner.fit(problem.X, *y)
         case "covariates":
             return baselines.covariates(learner, problem.X, *y)
-        case "cca":
-            return baselines.cca(learner, problem.X, *y)
-        case "cca5":
-            return baselines.cca(learner, problem.X, *y, n_variates=5)
-        case "kernel_cca":
-            return baselines.kernel_cca(learner, problem.X, *y)
-        case "naive":
-            return baselines.naive(learner, problem.X, *y)
     raise ValueError(f"no method {method!r}")
 
 

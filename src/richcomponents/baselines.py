@@ -83,7 +83,10 @@ def _fit_samples(learner: Any, S: Array, y: object, known: Array) -> Any:
         return model.fit_clean(S, y, covariates=known) if known.shape[1] else model.fit_clean(S, y)
     target = _residual(as_matrix(y, column=True), known)[:, 0]
     cross = (S - S.mean(axis=0)).T @ (target - target.mean()) / len(target)
-    component = Component.of_samples(S, order=2)  # all a regression reads; fourth moments of wide tables do not fit
+    names = tuple(f"x{i}" for i in range(S.shape[1]))
+    component = Component(
+        "samples", names, S.mean(axis=0), np.atleast_2d(np.cov(S.T, bias=True))
+    )  # all a regression reads
     return model.fit_component(component, cross, mean=float(target.mean()), variance=float(target.var()))
 
 

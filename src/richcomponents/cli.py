@@ -234,7 +234,7 @@ def fit(
     **given: Any,
 ) -> None:
     """Learn what is specific to U once the part shared with V is removed; of three or more views, what any of them share."""
-    from richcomponents.commands import run_fit, write_coefficients, write_component
+    from richcomponents.commands import run_fit, write_component, write_rows
 
     _check_outputs(data, [coefficients, cleaned], report, save)
     if coefficients is not None and given["target"] is None and model in ("auto", "none"):
@@ -243,7 +243,7 @@ def fit(
     result = run_fit(request, progress=True)
     _write(result, save, report, f"Rich component analysis of {_names(data)}")
     if coefficients is not None:
-        write_coefficients(coefficients, result)
+        write_rows(coefficients, result.findings.tables()[0][1])
         _say(f"The coefficients are in {coefficients}.")
     if cleaned is not None:
         _say(write_component(result.model, data, cleaned, None, request.key, request.header))
@@ -277,7 +277,7 @@ def effects(
         result = run_effects(_request(data, exposure=exposure, **given))
     _write(result, save, report, f"Effects of {exposure} in {_names(data)}")
     if out is not None:
-        write_rows(out, [row for answer in result.findings.effects for row in answer.rows()])
+        write_rows(out, result.model.effect_table())
         _say(f"The table of effects is in {out}.")
     _print_found(result, as_json)
     if report is None and not as_json:
@@ -382,47 +382,16 @@ def demo(
     draws: Annotated[int, typer.Option(help="How often tests, controls and labs are drawn.", min=1)] = 20,
 ) -> None:
     """Effects of an exposure on embedded data: real measurements, hidden labs, and what each method makes of them."""
-    import numpy as np
-
     from richcomponents.demo import run_demo
+    from richcomponents.notebook import templates
     from richcomponents.outputs import check_outputs
-    from richcomponents.text import lined_up
 
-    picture = out.with_suffix(".png")
+    picture, says = out.with_suffix(".png"), templates().get_template("demo.txt").module
     check_outputs([out, picture])  # before a word is said
-    _print(
-        "Do malignant samples differ, when most of them went to another lab?\n\n"
-        "Ten measurements of cell nuclei in 569 samples (Wisconsin breast cancer, from scikit-learn) are the tests. Two labs\n"
-        "each add a bias of their own; malignant samples went more often to the second, and nobody wrote down which went\n"
-        "where. Five more columns are controls: the labs disturb them too, malignancy does not change them. The measurements\n"
-        "are real, the labs are simulated, so the truth is known.\n"
-    )
+    _print(says.before())  # type: ignore[attr-defined]
     with _busy(f"estimating effects in {draws} draws of the labs"):
         result = run_demo(out, picture, draws)
-    methods, answer = [name for name in result.effects if name != "truth"], result.findings.effects[0]
-    rows = [[name, *(f"{values[i]:+.2f}" for values in result.effects.values())] for i, name in enumerate(result.names)]
-    errors = ["mean squared error", *(f"{result.errors[name][0]:.4f}" for name in methods), ""]
-    lines = lined_up([["", *result.effects], *rows, errors])
-    _print("\n  ".join(["Effect of malignancy (standard deviations), the example", *lines]) + "\n")
-    _print(
-        "naive: the difference as it is. ANCOVA: the controls as covariates. RUV-2: factors of the controls as covariates.\n"
-        "RCA: also takes into account that the controls are noisy.\n"
-    )
-    _print(f"Verdict on this table: {answer.verdict}. {answer.meaning}\n{answer.about_controls()}\n")
-    if draws > 1:
-        ratios = result.errors["RCA"] / result.errors["ANCOVA"]
-        median = {name: float(np.median(errors)) for name, errors in result.errors.items()}
-        _print(
-            f"In {draws} draws of tests, controls and labs: the verdict is strong in {result.strong}. Median "
-            f"squared errors:\nRCA {median['RCA']:.4f}, ANCOVA {median['ANCOVA']:.4f}, RUV-2 {median['RUV-2']:.4f}, naive "
-            f"{median['naive']:.4f}. Draw by draw RCA's is {np.median(ratios):.2f} of ANCOVA's at the median,\nand smaller in "
-            f"{int(np.sum(ratios < 1))} of {draws}.\n"
-        )
-    _print(
-        f"The picture is in {picture.resolve()}\nThe report is in {out.resolve()}: open it in a browser.\n\n"
-        "With a table of your own:\n"
-        "  rca effects table.csv --views tests='T_*' --views controls='C_*' --exposure disease --report page.html"
-    )
+    _print(says.after(result, draws, picture.resolve(), out.resolve()))  # type: ignore[attr-defined]
 
 
 # ---- printing

@@ -32,6 +32,7 @@ from richcomponents.models import (
     ComponentRegression,
     ContrastiveRCA,
 )
+from richcomponents.models.estimator import WAYS
 from richcomponents.models.results import (
     Answer,
     component_columns,
@@ -40,7 +41,6 @@ from richcomponents.models.results import (
     title_of,
     write_answers,
 )
-from richcomponents.models.sample import WAYS
 from richcomponents.outputs import check_outputs, table_writing, write_text, writing
 from richcomponents.report import Findings, Provenance
 
@@ -137,20 +137,19 @@ def _exposure(request: FitRequest, chosen: Selection) -> tuple[Any, str | None]:
     column = chosen.X[name]
     if positive is None and reference is None:
         return pyarrow.table({name: column}), None
-    classes = sorted({str(label) for label in y})
     if y.dtype.kind in "biuf":
         if len(np.unique(y)) != 2:
             option = "--positive" if positive is not None else "--reference"
             raise DataError(f"{option} names a class, and the exposure {name!r} holds numbers: leave it out")
         column = _as_labels(column)
-        classes = sorted(set(column.drop_null().to_pylist()))
     if positive is not None:
+        classes = sorted(map(str, set(column.drop_null().to_pylist())))
+        others = [label for label in classes if label.casefold() != positive.casefold()]
         if len(classes) != 2:
             raise DataError(
                 f"--positive names one of two classes, and the exposure {name!r} holds {len(classes)} ({listed(classes)}): "
                 "each is compared with the one that --reference names"
             )
-        others = [label for label in classes if label.casefold() != positive.casefold()]
         if len(others) != 1:
             raise DataError(f"--positive {positive} is not a class of {name!r}, which holds {listed(classes)}")
         if reference is not None and reference.casefold() != others[0].casefold():
@@ -170,16 +169,9 @@ def _as_labels(column: Any) -> Any:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """A table of results: effects or coefficients, everything that is known of each, in full precision."""
+    """A table of results (effects, coefficients, parameters), everything that is known of each, in full precision."""
     with table_writing(path) as append:
         append({title: [row[title] for row in rows] for title in rows[0]})
-
-
-def write_coefficients(path: Path, result: FitResult) -> None:
-    """What was learned, one row per coefficient (of a mixture, an Ising model, ...: per parameter)."""
-    found = result.findings
-    rows: Any = found.outcome.rows() if found.outcome is not None else found.learned.rows if found.learned else ()
-    write_rows(path, rows)
 
 
 def explained(model: Any) -> str:

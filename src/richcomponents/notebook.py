@@ -29,11 +29,12 @@ _COLOURS = {"good": "#0f9d76", "fair": "#e08e0b", "poor": "#d1493f"}
 
 @cache
 def templates() -> Environment:
-    """All HTML of the library. Whatever is put into it is escaped; who renders it shows characters that nobody would see."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    """All HTML of the library, whatever is put into it escaped, and long texts. Who renders them shows characters that nobody
+    would see."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     strict: dict[str, Any] = {
-        "autoescape": True,
+        "autoescape": select_autoescape(default=True, disabled_extensions=("txt",)),
         "undefined": StrictUndefined,
         "trim_blocks": True,
         "lstrip_blocks": True,

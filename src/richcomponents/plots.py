@@ -16,7 +16,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.cumulants.estimate import READABLE
-from richcomponents.text import in_line, plain
+from richcomponents.text import in_lines, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,16 +83,16 @@ def _wrapped(text: str) -> str:
     return fill(plain(text), _LINE)
 
 
-def _short(name: str) -> str:
-    name = in_line(name)
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+def _literal(*texts: Any) -> None:
+    """A $ in a name is no formula."""
+    for text in texts:
+        text.set_parse_math(False)
 
 
 def _name_rows(ax: Axes, names: Sequence[str]) -> None:
     """Names on the vertical axis, the first on top."""
-    ax.set_yticks(np.arange(len(names)), [_short(name) for name in names])
-    for label in ax.get_yticklabels():
-        label.set_parse_math(False)
+    ax.set_yticks(np.arange(len(names)), in_lines(names, _LONGEST))
+    _literal(*ax.get_yticklabels())
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
 
@@ -120,8 +120,7 @@ def _legend(ax: Axes) -> None:
         legend = figure.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, fontsize="small")
     else:
         legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    _literal(*legend.get_texts())
 
 
 def correlation_plot(correlations: Array, rank: int, *, ax: Axes | None = None) -> Axes:
@@ -247,10 +246,12 @@ def heat_map(
     if known is not None and not known.all():
         hidden = np.ma.masked_array(np.ones(part.shape), known[np.ix_(keep_rows, keep_columns)].astype(np.bool_))
         ax.pcolor(hidden, cmap=ListedColormap([PALE]), hatch="////", edgecolor=GREY, linewidth=0)
-    ax.set_xticks(np.arange(part.shape[1]) + 0.5, [_short(columns[i]) for i in keep_columns], rotation=90)
-    ax.set_yticks(np.arange(part.shape[0]) + 0.5, [_short(rows[i]) for i in keep_rows])
-    for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        tick.set_parse_math(False)
+    down, across = (
+        in_lines([names[i] for i in kept], _LONGEST) for names, kept in ((rows, keep_rows), (columns, keep_columns))
+    )
+    ax.set_xticks(np.arange(part.shape[1]) + 0.5, across, rotation=90)
+    ax.set_yticks(np.arange(part.shape[0]) + 0.5, down)
+    _literal(*ax.get_xticklabels(), *ax.get_yticklabels())
     ax.tick_params(length=0)
     ax.set_ylim(part.shape[0], 0)
     _bar(ax.figure, mesh, label, 0.03, ax)
@@ -287,13 +288,13 @@ def loading_plot(
     return ax
 
 
-def estimate_plot(estimate: Estimate, *, title: str = "", label: str = "", ax: Axes | None = None) -> Axes:
-    """A vector of estimates: its values, those of other methods (a known truth on top), limits and identified set."""
+def estimate_plot(estimate: Estimate, **where: Any) -> Axes:
+    """Its values, those of other methods (a known truth on top), limits and identified set; title, label,
+    ax : as of :func:`interval_plot`."""
     points = {**estimate.others, "RCA": estimate.value}
     if "truth" in points:
         points["truth"] = points.pop("truth")
-    words: dict[str, Any] = {"title": title, "label": label, "ax": ax}
-    drawn = interval_plot(estimate.names, points, estimate.low, estimate.high, identified=estimate.identified, **words)
+    drawn = interval_plot(estimate.names, points, estimate.low, estimate.high, identified=estimate.identified, **where)
     if estimate.positive:
         _odds_axis(drawn, estimate.positive)
     return drawn
@@ -306,12 +307,12 @@ def _odds_axis(ax: Axes, positive: str) -> None:
     above.xaxis.set_major_formatter(lambda x, _: f"{np.exp(x):.2g}" if abs(x) < READABLE else "")
 
 
-def own_variance_plot(table: VarianceTable, *, title: str = "", label: str = "", ax: Axes | None = None) -> Axes:
-    """Var(S1) of each column by several methods, with confidence interval and identified set."""
+def own_variance_plot(table: VarianceTable, **where: Any) -> Axes:
+    """Var(S1) of each column by several methods, with confidence interval and identified set; title, label, ax : as of
+    :func:`interval_plot`."""
     points = {"naive": table.total, "residualised": table.residualised, "RCA": table.own}
-    words: dict[str, Any] = {"title": title, "label": label, "ax": ax}
     identified = (table.identified_low, table.identified_high)
-    return interval_plot(table.names, points, table.low, table.high, identified=identified, **words)
+    return interval_plot(table.names, points, table.low, table.high, identified=identified, **where)
 
 
 def volcano_plot(effects: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
@@ -330,7 +331,8 @@ def volcano_plot(effects: Estimate, *, title: str = "", ax: Axes | None = None) 
     _frame(ax, title, 1, 1)
     _legend(ax)
     clearest = np.flatnonzero(found)[np.lexsort((-np.abs(effects.z[found]), p[found]))]
-    _name_dots(ax, [_short(effects.names[i]) for i in clearest[:200]], effects.value[clearest], height[clearest], 12)
+    names = in_lines([effects.names[i] for i in clearest[:200]], _LONGEST)
+    _name_dots(ax, names, effects.value[clearest], height[clearest], 12)
     return ax
 
 
@@ -362,9 +364,7 @@ def _name_dots(ax: Axes, names: Sequence[str], x: Array, y: Array, most: int) ->
 
 def control_plot(hidden: Estimate, *, title: str = "", ax: Axes | None = None) -> Axes:
     """Effects that held-out controls come out with, with limits, around their true value, zero."""
-    points = {"adjusted": hidden.others["adjusted"], "RCA": hidden.value}
-    words: dict[str, Any] = {"title": title, "label": "effect (zero in truth)", "ax": ax}
-    ax = interval_plot(hidden.names, points, hidden.low, hidden.high, **words)
+    ax = estimate_plot(hidden, title=title, label="effect (zero in truth)", ax=ax)
     ax.axvline(0, color=GREY, linewidth=1.2, linestyle="--", zorder=0)
     return ax
 
@@ -380,8 +380,9 @@ def sensitivity_plot(
     ax = _axes(ax, 6.8, 4.6)
     at, low, high, here = path
     shown = largest(high[-1] - low[-1], 10)
-    for i in shown[np.argsort(-high[-1, shown])]:  # named in the order in which the bands end
-        (line,) = ax.plot(at, high[:, i], linewidth=1.2, label=_short(effects.names[i]))
+    shown = shown[np.argsort(-high[-1, shown])]  # named in the order in which the bands end
+    for i, name in zip(shown, in_lines([effects.names[i] for i in shown], _LONGEST), strict=True):
+        (line,) = ax.plot(at, high[:, i], linewidth=1.2, label=name)
         ax.plot(at, low[:, i], linewidth=1.2, color=line.get_color())
         ax.fill_between(at, low[:, i], high[:, i], color=line.get_color(), alpha=0.08, linewidth=0)
         ax.plot([here], [effects.value[i]], "o", color=line.get_color(), markersize=5)
@@ -428,9 +429,9 @@ def sample_plot(
         if colour is None:
             ax.plot(*points.T, "o", color=BLUE, markersize=3, alpha=0.6)
         elif len(classes) <= len(_CLASSES):
-            for name, shade in zip(classes, _CLASSES, strict=False):
+            for name, short, shade in zip(classes, in_lines(classes, _LONGEST), _CLASSES, strict=False):
                 chosen = np.array([str(one) == name for one in colour])
-                ax.plot(*points[chosen].T, "o", color=shade, markersize=3, alpha=0.7, label=_short(name))
+                ax.plot(*points[chosen].T, "o", color=shade, markersize=3, alpha=0.7, label=short)
         else:
             drawn = ax.scatter(*points.T, c=np.asarray(colour, dtype=np.float64), s=9, cmap="viridis", alpha=0.8)
         ax.axhline(0, color=GREY, linewidth=0.6, zorder=0)
@@ -442,8 +443,7 @@ def sample_plot(
         handles, labels = panels[0].get_legend_handles_labels()
         small: dict[str, Any] = {"frameon": False, "fontsize": "small", "title_fontsize": "small"}
         legend = figure.legend(handles, labels, title=plain(label), loc="outside lower left", ncols=3, **small)
-        for text in (*legend.get_texts(), legend.get_title()):
-            text.set_parse_math(False)
+        _literal(*legend.get_texts(), legend.get_title())
     elif colour is not None:
         _bar(figure, drawn, label, 0.02, panels)
 

@@ -42,6 +42,11 @@ def in_line(name: object, longest: int = _LONGEST) -> str:
     return plain(text).replace("\n", "\\n")
 
 
+def in_lines(names: Iterable[object], longest: int = _LONGEST) -> list[str]:
+    """Each of them for a line."""
+    return [in_line(name, longest) for name in names]
+
+
 def page(lines: Iterable[str]) -> str:
     """Lines as one text to be printed."""
     return plain("\n".join(lines))
@@ -118,7 +123,7 @@ def lined_up(rows: Sequence[Sequence[str]], names: int = 1) -> list[str]:
     >>> lined_up([["name", "value"], ["a", "1.50"]])
     ['name  value', 'a      1.50']
     """
-    rows = [list(map(in_line, row)) for row in rows]
+    rows = [in_lines(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

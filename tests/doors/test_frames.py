@@ -171,3 +171,16 @@ def test_unclosed_quotes_say_how_names_are_written(frame, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["fit", str(path), "--views", 'tests="T, 0', "--views", "controls=C*"])
     assert "put a name that holds commas or quotes in quotes" in capsys.readouterr().err
+
+
+def test_groups_line_up_by_label_with_every_model():
+    """A model of a component alone takes labels as its RCA does, also in another order."""
+    data = rc.datasets.make_contrastive(600, d=3, S2="skewed", random_state=0)
+    frame = pd.DataFrame(data.X, index=[f"s{i}" for i in range(600)], columns=list("abcdef"))
+    groups = pd.Series(np.arange(600) // 4, index=frame.index)
+    shuffled = groups.sample(frac=1.0, random_state=0)
+    rca = rc.ContrastiveRCA(views={"u": list("abc"), "v": list("def")})
+    expected = rc.ComponentPCA(rca=rca).fit(frame, groups=groups).rca_
+    found = rc.ComponentPCA(rca=rca).fit(frame, groups=shuffled).rca_
+    np.testing.assert_array_equal(found.A_, expected.A_)
+    np.testing.assert_array_equal(found.fitted_.units.groups, groups)

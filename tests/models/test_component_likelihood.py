@@ -378,3 +378,16 @@ def test_the_bound_of_the_polynomials_is_told_where_it_is_larger(data):
     heavy = rc.ComponentLikelihood(robust, start=np.r_[1.0, np.zeros(D)], rca=rca()).fit(data.X, y)
     assert heavy.fit_.error_bound > np.sum(heavy.coefficients_.standard_error**2)
     assert any("polynomials may have moved theta" in note for note in heavy.notes())
+
+
+def test_sums_over_rows_are_refused_in_words(data):
+    """A stream is read once: its sums have the second moments of its rows, and nothing else that a likelihood reads."""
+    rca, blocks = rc.ContrastiveRCA(views=3), np.array_split(data.X, 4)
+
+    def spherical(theta, s, *y):
+        return -0.5 * np.sum((s - theta) ** 2, axis=1)
+
+    model = rc.ComponentLikelihood(spherical, start=np.zeros(3), rca=rca)
+    for given in ((iter(blocks),), (iter(blocks), data.y), (rc.Moments.of(data.X, 4),)):
+        with pytest.raises(rc.DataError, match="holds sums over rows, and this needs the rows"):
+            model.fit(*given)

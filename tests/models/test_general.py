@@ -336,7 +336,7 @@ def test_an_outcome_that_goes_with_other_views_is_announced(data, rca):
         warnings.simplefilter("error", rc.SpecificationWarning)
         model = learner.fit(data.X, clean).rca_
         rc.ComponentRegression(rca=rca, component=COMMON).fit(data.X, mixed)  # no view is outside
-    with pytest.warns(rc.SpecificationWarning, match=r"correlated with c .* where S\{a, b\} does not live"):
+    with pytest.warns(rc.SpecificationWarning, match=r"goes with c .* where S\{a, b\} does not live"):
         learner.fit(data.X, mixed)
     assert model.outcome_test(data.X, clean, ("b", "a")).df == (2, len(data.X) - 3)
     assert model.outcome_test(data.X, mixed, COMMON).p_value == 1

@@ -155,8 +155,7 @@ def test_a_shared_part_that_saturates_in_v_fails_the_model():
     assert model.verdict_ == "contradicted"
     assert CrossCumulants.name not in model.solution_.fit.posterior.scales  # they are not used
     assert "Cross-cumulants do not have the structure" in model.summary()
-    refitted = model._without(0)
-    assert refitted.verdict_ == "contradicted"
+    assert model.fitted_.without(0).solution.verdict == "contradicted"
 
 
 def test_it_is_saved_and_loaded(tmp_path):

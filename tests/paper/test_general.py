@@ -87,3 +87,14 @@ def test_too_low_orders_are_refused_in_words():
     linear = fit(population, order=4)
     with pytest.raises(DataError, match="takes 3 slots"):
         compute_cumulant(views(population), linear, ("a", "b", "c"), 2, unbiased=False)
+
+
+def test_members_of_a_set_go_by_their_names_in_any_order():
+    rng = np.random.default_rng(0)
+    S = rng.exponential(size=(500, 2))
+    tables = {"a": S + rng.normal(size=S.shape), "b": S + rng.normal(size=S.shape)}
+    linear = find_linear(tables, [("a",), ("b",), ("a", "b")])
+    one, other = (compute_cumulant(tables, linear, names, 3) for names in (("a", "b"), ("b", "a")))
+    np.testing.assert_array_equal(one, other)
+    with pytest.raises(DataError, match=r"no component of \['a', 'c'\]: there are \[\['a', 'b'\]"):
+        compute_cumulant(tables, linear, ("a", "c"), 3)

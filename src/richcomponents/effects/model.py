@@ -14,16 +14,13 @@ from richcomponents.components.wide import Factored
 from richcomponents.data.design import Design, including_views, names_columns
 from richcomponents.data.rows import Rows
 from richcomponents.effects.answer import MEANINGS, ExposureAnswer
-from richcomponents.effects.checks import tested
-from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem
+from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem, tested
 from richcomponents.effects.moments import Coordinates, second_moments, unexplained
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
 from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models import RCA, ContrastiveRCA
-from richcomponents.models.estimator import Estimator
-from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
-from richcomponents.models.rca import fit_rca
-from richcomponents.models.sample import (
+from richcomponents.models.estimator import (
+    Estimator,
     complete_rows,
     laid_out,
     present,
@@ -32,6 +29,8 @@ from richcomponents.models.sample import (
     taken,
     without_gaps,
 )
+from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
+from richcomponents.models.rca import fit_rca
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import Data, RowData, equivalent_rows, groups_of_copies

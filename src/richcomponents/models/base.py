@@ -74,10 +74,16 @@ class ComponentLearner(Estimator):
         raise NotImplementedError
 
     def summary(self) -> Summary:
-        """What was learned, as text, and how sure the RCA was."""
-        lines = [*self._lines(), *([] if self.rca_ is None else [self.rca_.summary()])]
-        found = self.estimate()
-        return self._summary(lines, found if found.value.ndim == 1 else self.by_column())
+        """What was learned, as text, and how sure the RCA was; in a notebook the verdict, what was learned, tables."""
+        rca, found = self.rca_, self.estimate()
+        lines = [*self._lines(), *([] if rca is None else [rca.summary()])]
+        tables = [found if found.value.ndim == 1 else self.by_column()]
+        if rca is None:
+            return Summary(page(lines), says=[self.title()], tables=tables)
+        verdict = getattr(self, "verdict_", rca.verdict_)
+        known = rca.summary().says[1:] if verdict == rca.verdict_ else ()
+        says = [rca.headline(verdict), f"{self.title()}.", *self.notes(), *known]
+        return Summary(page(lines), verdict=verdict, says=says, tables=tables)
 
     def _lines(self) -> list[str]:
         """Of the summary."""
@@ -91,16 +97,6 @@ class ComponentLearner(Estimator):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
-
-    def _summary(self, lines: Sequence[str], *tables: Any) -> Summary:
-        """Lines of text, and what a notebook shows of them: the verdict, what was learned, tables."""
-        if self.rca_ is None:
-            return Summary(page(lines), says=[self.title()], tables=tables)
-        rca = self.rca_
-        verdict = getattr(self, "verdict_", rca.verdict_)
-        known = rca.summary().says[1:] if verdict == rca.verdict_ else ()
-        says = [rca.headline(verdict), f"{self.title()}.", *self.notes(), *known]
-        return Summary(page(lines), verdict=verdict, says=says, tables=tables)
 
     def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return self.component_.feature_names if names is None else tuple(map(str, names))

@@ -1,29 +1,51 @@
-"""What all estimators share: a fit is all or nothing, set_params is for the next one, and tables are read alike."""
+"""What all estimators share: a fit is all or nothing, set_params is for the next one, and tables are read alike.
+
+A :class:`Sample` is what a fit reads: here, and only here, rows, states, streams and rows with gaps differ. Gaps are refused,
+or their rows left out, or what is there is used (`missing=`; `moments.available`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
+from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
+import narwhals.stable.v1 as nw
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from richcomponents.data.align import tables_beside
+from richcomponents.algebra import IntArray, Truth
+from richcomponents.data.align import SideBySide, in_order_of, tables_beside
+from richcomponents.data.cells import is_gap
+from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import ArraySource, Source, is_path
+from richcomponents.data.sources.base import ArraySource, Kept, Source, is_path
 from richcomponents.data.sources.memory import FrameSource
 from richcomponents.data.table import are_tables, check_labels, is_annotated
-from richcomponents.errors import DataError, not_again
+from richcomponents.errors import (
+    DataError,
+    MissingValueError,
+    MissingValueWarning,
+    constants_told_later,
+    not_again,
+    warn_user,
+)
+from richcomponents.moments import Moments
+from richcomponents.moments.available import Available, Gaps
+from richcomponents.moments.data import Data, RowData, RowUnits, StateData, groups_of_copies
 from richcomponents.notebook import folded, shown
 from richcomponents.storage import Storable
 
+WAYS = ("error", "drop", "available")
+_GAPS = "missing or infinite values"
+_ROWS_PER_COLUMN = 6  # with gaps and fewer rows a view is wide, and would have to be reduced
 _FITTING, _ASKED = "_fitting", "_asked"  # set while it is fitted; of a fitted one, parameters for the next fit
 _THEIRS = ("_sk", "_metadata", "_parent")  # private names that scikit-learn sets on an estimator, fitted or not
 
@@ -192,3 +214,298 @@ def _of_one_fit(answer: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_fitted(name: str) -> bool:
     return name.endswith("_") or (name.startswith("_") and not name.startswith(_THEIRS))
+
+
+# ---- what a fit reads
+
+
+@dataclass(frozen=True)
+class Sample:
+    """table : the columns of all views, then the covariates; both : and last an outcome, if there is one; groups : of the rows;
+    at : their numbers in the table that was given, where some were left out; note : about these, in a sentence; progress :
+    whether passes over the rows are shown."""
+
+    design: Design
+    table: Rows | Moments
+    both: Rows | Moments
+    groups: Any = None
+    at: IntArray | None = None
+    note: str = ""
+    progress: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        X: Any,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        views: object = None,
+        column: object = None,
+        design: Design | None = None,
+        progress: bool = False,
+    ) -> Sample:
+        """What an unfitted model reads; of streams their sums. For the arguments see `fit_rca`."""
+        X, groups, sample_weight = in_one_order(X, groups=groups, sample_weight=sample_weight)
+        rows = X if isinstance(X, Moments) else model._open(X, reset=True, at_least=2)
+        if isinstance(rows, Moments):
+            model._set_features(rows.layout.n_columns, rows.names)
+        if design is None or isinstance(rows, Moments):  # a state names its own columns
+            beside = [one for one in (y if is_column(y) else column,) if one is not None]
+            rows, design = laid_out(model, rows, beside, views)
+        model._check_views(design.views)
+        if isinstance(rows, Moments):
+            return cls.of_state(design, design.found_in(rows, y))
+        rows = rows if sample_weight is None or rows.weighted else rows.weighted_by(sample_weight)
+        groups = _labels_in(rows, design, groups) if isinstance(groups, str) else groups
+        both, columns, at, note = rows, design.used, None, ""
+        if y is not None:
+            both, last = with_outcome(rows, y)
+            columns = np.append(columns, last)
+        if not rows.rereadable:
+            reading = {"n_blocks": model.n_blocks, "groups": groups, "progress": progress}
+            return cls.of_state(design, *read_once(both.select(columns), model.missing, model._state_order, **reading))
+        if model.missing != "error":
+            both, groups, at, note = without_gaps(both, columns, design, groups, model.missing)
+        if at is not None:
+            rows, design = both, design.counted(both)
+        table, both = rows.select(design.used), both.select(columns)
+        groups = groups_of_copies(table.select(np.arange(len(design.columns))), groups)
+        return cls(design, table, both, groups, at, note, progress)
+
+    @classmethod
+    def of_state(cls, design: Design, state: Moments, note: str = "") -> Sample:
+        """Of the columns used and, last, the outcome if there is one."""
+        return cls(design, state.select(np.arange(len(design.used))), state, note=note)
+
+    @property
+    def has_outcome(self) -> bool:
+        width = self.both.layout.n_columns if isinstance(self.both, Moments) else self.both.width
+        return width > len(self.design.used)
+
+    def rows_in_memory(self) -> Rows:
+        """With the outcome, if there is one."""
+        if isinstance(self.both, Moments):
+            raise DataError(
+                "a state (a stream, too) holds sums over rows, and this needs the rows: give a table, or files"
+            )
+        return self.both if self.both.held else Rows(ArraySource(self.both.array(), self.both.names))
+
+    def units(self) -> RowUnits | None:
+        """How rows that are seen again, with an outcome, depend on each other; None where that is not at hand."""
+        table = self.table
+        if isinstance(table, Moments):
+            return None if table.dependent else RowUnits()
+        if self.groups is None and not table.weighted:
+            return RowUnits()
+        if table.source.shared or table.n_rows is None:
+            return None
+        weight = table.select([0]).array()[:, -1] if table.weighted else None
+        return RowUnits.of(table.n_rows, self.groups, weight)
+
+
+def data_of(
+    table: Rows | Moments, design: Design, missing: str, n_blocks: int, groups: object = None, **progress: bool
+) -> tuple[Data, str]:
+    """What a solver asks for moments, and what is missing, in a sentence; table : the columns used, maybe with an outcome."""
+    if isinstance(table, Moments):
+        return StateData(table), ""
+    if missing == "available":
+
+        def describe(column: int) -> str:
+            return design.describe(column) if column < len(design.used) else "the outcome"
+
+        last = {"the outcome": np.arange(len(design.used), table.width)}
+        gaps = Gaps.of(table, {name: at for name, at in (design.parts() | last).items() if len(at)}, describe)
+        if gaps.any:
+            _refuse_wide(design, float(gaps.weight @ gaps.stand_ins))
+            with constants_told_later():
+                return Available.of(table, gaps, n_blocks, groups, describe), gaps.note()
+    return RowData(table, n_blocks, groups, **progress), ""
+
+
+def _refuse_wide(design: Design, rows: float) -> None:
+    """Views that would be reduced; rows : with values of all views."""
+    for name, columns in design.parts().items():
+        if len(columns) > max(rows / _ROWS_PER_COLUMN, 2):
+            raise DataError(
+                f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: with "
+                f"gaps, {_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
+            )
+
+
+def say_where(error: MissingValueError, table: Rows | Moments, design: Design) -> None:
+    """Refuse gaps by the column and the row of the first, if it can be read again."""
+    if isinstance(table, Moments) or (missed := table.first_missing()) is None:
+        return
+    row, at, count = missed
+    raise DataError(
+        f"{design.describe(at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
+        f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
+    ) from error
+
+
+# ---- which column plays which part, and which rows count
+
+
+def laid_out(model: Any, table: Rows | Moments, beside: Sequence[Any] = (), views: object = None) -> tuple[Any, Design]:
+    """The table with what its design added to it, and the design; beside : columns (an outcome) that are in no view, whatever
+    `views=` divides; views : instead of the parameter."""
+    views = model.views if views is None else views
+    return lay_out(table, views, model.covariates, beside, gaps=model.missing != "error")
+
+
+def present(
+    model: Any,
+    X: Any,
+    y: Any,
+    groups: Any = None,
+    sample_weight: Any = None,
+    *,
+    columns: Sequence[Any] = (),
+    role: str = "outcome",
+) -> tuple[Any, Any, Any, Any]:
+    """X, y, groups and weights in one order, where they have labels, and without the rows that have no outcome, unless
+    missing="error". columns : of X, which hold outcomes; role : what these are called."""
+    X, y, groups, sample_weight = in_one_order(X, y=y, groups=groups, sample_weight=sample_weight)
+    if model.missing == "error" or isinstance(X, (Moments, Iterator)) or (y is None and not columns):
+        return X, y, groups, sample_weight
+    rows = model._open(X, reset="fitted_" not in vars(model))
+    if not rows.rereadable:
+        return X, y, groups, sample_weight
+    named = [*columns, *names_columns(rows, y)]
+    parts = [labels_in(rows, one, f"the {role}") for one in named] if named else [y]
+    seen = [part for part in (there(values, rows.n_rows) for values in parts) if part is not None]
+    keep = np.all(seen, axis=0) if seen else np.ones(1, dtype=bool)
+    if keep.all():
+        return X, y, groups, sample_weight
+    say_dropped(int(keep.sum()), len(keep), f"no {role}")
+    left = (one if isinstance(one, str) else taken(one, keep) for one in (groups, sample_weight))
+    return rows.kept(keep), y if named else taken(y, keep), *left
+
+
+def in_one_order(X: Any, **values: Any) -> list[Any]:
+    """The table, and values per row in its order: by label; or those of the rows of the first of several tables, of which some
+    are left out."""
+    X = Rows(tables_beside(X)) if are_tables(X) else X
+    source = X.source if isinstance(X, Rows) else None
+    labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
+    out = [X]
+    for what, given in values.items():
+        found: Any = None if given is None else in_order_of(X, given, what, labels)
+        if isinstance(source, SideBySide) and found is given and np.ndim(found) == 1 and len(found) != source.n_rows:
+            found = source.lined_up(given, what)
+        out.append(found)
+    return out
+
+
+def _labels_in(rows: Rows, design: Design, groups: str) -> Any:
+    """The labels in a column of the table, which is no data."""
+    labels, views = rows.group_labels(groups), design.views
+    at = next((i for i, name in enumerate(rows.names or ()) if name == groups), None)
+    if at is not None and at in design.known:
+        raise DataError(f"column {groups!r} holds the groups and is also a covariate: name it once")
+    if at is not None and at in design.columns:
+        raise DataError(
+            f"{views.describe(at)} holds the groups: name the columns of the views without it, views={{name: columns}}"
+        )
+    return labels
+
+
+# ---- gaps
+
+
+def there(values: Any, n: int | None) -> Truth | None:
+    """(n,) which rows have all their values; None where that cannot be asked before they are read."""
+    if values is None or isinstance(values, str) or hasattr(values, "toarray"):
+        return None
+    hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else False
+    frame = nw.from_native(values, pass_through=True, eager_only=True, allow_series=True)
+    if isinstance(frame, nw.DataFrame):
+        entries = np.array([column.to_list() for column in frame.iter_columns()], dtype=object).T
+    else:
+        entries = np.asarray(frame.to_list() if isinstance(frame, nw.Series) else values, dtype=object)
+    if entries.ndim not in (1, 2) or (n is not None and len(entries) != n):
+        return None  # others say what is wrong with it
+    number = (float, np.floating)
+    empty = [is_gap(value) or (isinstance(value, number) and not np.isfinite(value)) for value in entries.ravel()]
+    gaps = np.array(empty, dtype=bool).reshape(entries.shape) | hidden
+    return np.asarray(~(gaps if entries.ndim == 1 else gaps.any(axis=1)))
+
+
+def taken(values: Any, keep: Truth) -> Any:
+    """These rows of a column or table in memory, of the same kind."""
+    if values is None:
+        return None
+    frame = nw.from_native(values, pass_through=True, eager_only=True, allow_series=True)
+    if isinstance(frame, (nw.DataFrame, nw.Series)):
+        return frame.filter(keep.tolist()).to_native()
+    return np.asarray(values)[keep]
+
+
+def complete_rows(table: Rows) -> Truth:
+    """(n,): rows without gaps in any column."""
+    return _gaps(table)[0]
+
+
+def _gaps(table: Rows) -> tuple[Truth, IntArray]:
+    """(n,): rows without gaps in any column, and how many gaps each column has."""
+    kept, counts = list[Any](), np.zeros(table.width, dtype=np.int64)
+    for block in table.chunks():
+        there = np.isfinite(block)
+        kept.append(there.all(axis=1))
+        counts += np.sum(~there[:, : table.width], axis=0)
+    if not kept:
+        raise DataError("there are no rows")
+    return np.concatenate(kept), counts
+
+
+def say_dropped(kept: int, n: int, why: str = _GAPS, most: str = "") -> str:
+    """Count the rows that were left out, in a sentence; refuse to leave out all. most : what most of them lack."""
+    if not kept:
+        columns = f"columns such as {most}" if most else "columns without values"
+        raise DataError(f"all {n} rows have {why}: none is left. Leave out {columns}")
+    if kept == n:
+        return ""
+    told = f"{n - kept} of {n} rows have {why} and were left out; {kept} are kept."
+    told += f" Most of them lack {most}." if most else ""
+    warn_user(told, MissingValueWarning)
+    return told
+
+
+def without_gaps(
+    rows: Rows, columns: Any, design: Design, groups: Any, missing: str
+) -> tuple[Rows, Any, IntArray | None, str]:
+    """Rows and groups without the rows with gaps in these columns, if missing="drop"; the numbers of those that are left, where
+    some were left out; and a sentence about these. Rows without a group, or a covariate that is text, are left out unless
+    missing="error"."""
+    if missing == "error":
+        return rows, groups, None, ""
+    keep, labelled, most = np.ones(0, dtype=bool), there(groups, None), ""
+    texts = [name for levels in design.levels() for name in levels.columns]
+    if missing == "drop" or texts:
+        keep, counts = _gaps(rows.select(columns if missing == "drop" else texts))
+        worst = int(np.argmax(counts))
+        if missing == "drop" and counts[worst] and worst < len(design.used):
+            most = f"{design.describe(worst)} ({counts[worst]})"
+    if labelled is not None and not labelled.all() and (not len(keep) or len(keep) == len(labelled)):
+        keep = labelled if not len(keep) else keep & labelled
+    if keep.all():
+        return rows, groups, None, ""
+    why = _GAPS if labelled is None or labelled.all() else f"{_GAPS} or no group"
+    note = say_dropped(int(keep.sum()), len(keep), why, most)
+    return rows.kept(keep), taken(groups, keep), np.flatnonzero(keep), note
+
+
+def read_once(rows: Rows, missing: str, order: int, **reading: Any) -> tuple[Moments, str]:
+    """The state of rows that are gone when they were read, and a sentence about those that were left out."""
+    if missing == "available":
+        raise DataError("a stream is read once, which does not tell what its gaps lack: use missing='drop', or a file")
+    if missing == "drop" and reading.get("groups") is not None:
+        raise DataError("rows that are read once cannot be left out of groups= that were given before: use a file")
+    whole = rows.kept(None) if missing == "drop" else rows
+    with constants_told_later():
+        state = Moments.of(whole, order, **reading)
+    return state, say_dropped(state.n, state.n + whole.source.dropped) if isinstance(whole.source, Kept) else ""

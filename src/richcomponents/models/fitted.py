@@ -28,7 +28,7 @@ from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome, outcome_test
-from richcomponents.models.sample import complete_rows, data_of, read_once
+from richcomponents.models.estimator import complete_rows, data_of, read_once
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Fill, drawn_blocks, patterns_of
 from richcomponents.moments.data import AffineMap, Data, Partial, RowUnits, equivalent_rows

@@ -37,6 +37,10 @@ _ALL_SURE = {
 }
 
 
+_OPEN: dict[str, Any] = {"alpha": 0.45, "hatch": "////", "edgecolor": GREY, "linewidth": 0}  # how much is not told
+_ABSENT: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}  # pale on light and on dark paper
+
+
 @dataclass(frozen=True, repr=False)
 class SetVariances(Tabular):
     """Variances of columns by component: names {view: its columns}; parts {(view, subset): (columns of the view,)}."""
@@ -314,7 +318,36 @@ class RCA(ComponentAnalysis):
 
     def plot(self, figure: Any = None) -> Any:
         """An UpSet-like figure of the variance per subset; returns the matplotlib Figure."""
-        return _plot(self, figure)
+        import matplotlib.pyplot as plt
+
+        views, order, shares = self.views_.names, self.system_.order, self.variance_shares_
+        if figure is None:
+            figure = new_figure(1.8 + 0.9 * len(order), 3.0 + 0.45 * len(views))
+        bars, dots = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 0.4 + 0.45 * len(views)]})
+        colours = {view: plt.get_cmap("tab10")(i % 10) for i, view in enumerate(views)}
+        at, told = np.arange(len(order)), [q for q in order if not self.solution_.leaves_open(q)]
+        for x, q in zip(at, order, strict=True):
+            wide = 0.84 / len(views)  # one width for all bars: areas compare too
+            for i, view in enumerate(q):
+                height, middle = 100 * shares[view, q], x + (i - (len(q) - 1) / 2) * wide
+                bars.bar(middle, height, 0.9 * wide, color=colours[view], **({} if q in told else _OPEN))
+                bars.text(middle, max(height, 0.0), f"{height:.0f}", ha="center", va="bottom", fontsize=8)
+            rows = [views.index(view) for view in q]
+            dots.plot([x, x], [min(rows), max(rows)], color=GREY, lw=2, zorder=2)
+            for i, view in enumerate(views):
+                dots.scatter(x, i, s=90, zorder=3, **({"color": colours[view]} if view in q else _ABSENT))
+        bars.set_ylabel("variance of the view (%)")
+        bars.set_title("What each component carries of each view", fontsize="medium", loc="left")
+        bars.spines[["top", "right"]].set_visible(False)
+        bars.tick_params(axis="x", length=0)
+        dots.set_yticks(range(len(views)), [in_line(view) for view in views])
+        dots.set_ylim(len(views) - 0.5, -0.5)
+        dots.set_xticks([])
+        dots.set_xlim(-0.6, len(order) - 0.4)
+        dots.set_xlabel("components, by the views they live in")
+        dots.tick_params(axis="y", length=0)
+        dots.spines[:].set_visible(False)
+        return figure
 
 
 def _independent_rows(space: SearchSpace) -> float | None:
@@ -340,7 +373,6 @@ def _independent_rows(space: SearchSpace) -> float | None:
 
 # ---- what a fitted RCA tells a reader
 
-_OPEN: dict[str, Any] = {"alpha": 0.45, "hatch": "////", "edgecolor": GREY, "linewidth": 0}  # how much is not told
 _BAR = 8  # characters of a bar of 100%
 _MEANINGS = {
     "strong": "told",
@@ -388,40 +420,3 @@ def _summary(model: RCA, inner: str | None = None) -> str:
         tests = by_component({q: str(test) for q, test in verdicts.items()})
         lines += ["Evidence (sign-flip test over blocks; p values of absence):", *tests, ""]
     return page([*lines, inner if inner is not None else model.system_.explain()])
-
-
-_ABSENT: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}  # pale on light and on dark paper
-
-
-def _plot(model: RCA, figure: Any = None) -> Any:
-    """Bars: the share of each view's variance that a component carries. Dots below: the views it lives in."""
-    import matplotlib.pyplot as plt
-
-    views, order, shares = model.views_.names, model.system_.order, model.variance_shares_
-    if figure is None:
-        figure = new_figure(1.8 + 0.9 * len(order), 3.0 + 0.45 * len(views))
-    bars, dots = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 0.4 + 0.45 * len(views)]})
-    colours = {view: plt.get_cmap("tab10")(i % 10) for i, view in enumerate(views)}
-    at, told = np.arange(len(order)), [q for q in order if not model.solution_.leaves_open(q)]
-    for x, q in zip(at, order, strict=True):
-        wide = 0.84 / len(views)  # one width for all bars: areas compare too
-        for i, view in enumerate(q):
-            height, middle = 100 * shares[view, q], x + (i - (len(q) - 1) / 2) * wide
-            bars.bar(middle, height, 0.9 * wide, color=colours[view], **({} if q in told else _OPEN))
-            bars.text(middle, max(height, 0.0), f"{height:.0f}", ha="center", va="bottom", fontsize=8)
-        rows = [views.index(view) for view in q]
-        dots.plot([x, x], [min(rows), max(rows)], color=GREY, lw=2, zorder=2)
-        for i, view in enumerate(views):
-            dots.scatter(x, i, s=90, zorder=3, **({"color": colours[view]} if view in q else _ABSENT))
-    bars.set_ylabel("variance of the view (%)")
-    bars.set_title("What each component carries of each view", fontsize="medium", loc="left")
-    bars.spines[["top", "right"]].set_visible(False)
-    bars.tick_params(axis="x", length=0)
-    dots.set_yticks(range(len(views)), [in_line(view) for view in views])
-    dots.set_ylim(len(views) - 0.5, -0.5)
-    dots.set_xticks([])
-    dots.set_xlim(-0.6, len(order) - 0.4)
-    dots.set_xlabel("components, by the views they live in")
-    dots.tick_params(axis="y", length=0)
-    dots.spines[:].set_visible(False)
-    return figure

@@ -26,9 +26,8 @@ from richcomponents.learning.families import FAMILIES, Family, Multinomial, Nega
 from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
-from richcomponents.models.estimator import used_rows
+from richcomponents.models.estimator import present, used_rows
 from richcomponents.models.rca import ComponentAnalysis, fit_rca
-from richcomponents.models.sample import present
 from richcomponents.moments import Moments
 from richcomponents.text import in_line
 

@@ -22,8 +22,8 @@ from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, ma
 from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.polynomials import check_degree
 from richcomponents.models.base import OutcomeLearner
+from richcomponents.models.estimator import present
 from richcomponents.models.rca import fit_rca
-from richcomponents.models.sample import present
 
 _AT_REST = 0.1  # standard errors that a Newton step may still move theta by
 _NO_MAXIMUM = "theta is no interior maximum: raise max_iter= or, where the likelihood has none, add ridge="

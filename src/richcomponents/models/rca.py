@@ -43,21 +43,25 @@ from richcomponents.errors import (
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
 from richcomponents.learning.outcome import Outcome
-from richcomponents.models.estimator import Estimator, refuse_second_table, transaction, under_labels, used_rows
-from richcomponents.models.fitted import WIDE, Fitted
-from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
-from richcomponents.models.sample import (
+from richcomponents.models.estimator import (
     WAYS,
+    Estimator,
     Sample,
     complete_rows,
     data_of,
     laid_out,
     present,
+    refuse_second_table,
     say_dropped,
     say_where,
     taken,
+    transaction,
+    under_labels,
+    used_rows,
     without_gaps,
 )
+from richcomponents.models.fitted import WIDE, Fitted
+from richcomponents.models.results import annotate, component_columns, lazily, rows_of_fit, write_answers
 from richcomponents.moments import Accumulator, Moments, partial_out
 from richcomponents.moments.available import Available
 from richcomponents.moments.data import (
@@ -410,14 +414,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             )
             point = np.asarray(function(self), dtype=np.float64)
             return Estimate(point, np.full_like(point, np.nan), len(used) - 1)
-        refitted = (self._without(block) for block in each(used, progress, "jackknife"))
-        return from_replicates(function(self), list(map(function, refitted)))
-
-    def _without(self, block: int) -> Self:
-        """This model refitted without one block."""
-        other = copy(self)
-        other._adopt(self.fitted_.without(block))
-        return other
+        replicates, fitted = list[Array](), self.fitted_
+        for block in each(used, progress, "jackknife"):
+            other = copy(self)
+            other._adopt(fitted.without(block))
+            replicates.append(function(other))
+        return from_replicates(function(self), replicates)
 
     # ---- what a fit says of itself
 
@@ -457,14 +459,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 
 @transaction
 def fit_rca(
-    model: ComponentAnalysis,
-    X: object,
-    y: object = None,
-    groups: object = None,
-    *,
-    progress: bool = False,
-    **options: Any,
-) -> Any:
+    model: ComponentAnalysis, X: object, y: object = None, groups: object = None, **options: Any
+) -> tuple[Data, Any]:
     """Fit an RCA to a table, a file, a stream (read once) or a state, and read an outcome beside the views, if there is one.
 
     Returned are what the solver saw, which can be asked for more (moments of maps of the columns of all views, covariates
@@ -476,7 +472,7 @@ def fit_rca(
     """
     model._check_parameters()
     solving = {name: options.pop(name) for name in ("component", "every_row", "quiet") if name in options}
-    return _fit(model, Sample.of(model, X, y, groups, progress=progress, **options), progress=progress, **solving)
+    return _fit(model, Sample.of(model, X, y, groups, **options), **solving)
 
 
 def _fit(
@@ -486,7 +482,6 @@ def _fit(
     component: object = None,
     every_row: bool = False,
     quiet: bool = False,
-    progress: bool = False,
 ) -> tuple[Data, Outcome | None]:
     """Data -> solve -> Fitted, which is assigned last."""
     both = sample.rows_in_memory() if every_row else sample.both
@@ -501,7 +496,7 @@ def _fit(
         return on_v is not None and bool(on_v.fails)
 
     try:
-        fit, data = model._solved_data(*_begun(model, sample, progress), contradicts)
+        fit, data = model._solved_data(*_begun(model, sample), contradicts)
     except MissingValueError as error:
         say_where(error, sample.table, sample.design)
         raise
@@ -511,10 +506,10 @@ def _fit(
     return data, outcome(fit) if sample.has_outcome or every_row else None
 
 
-def _begun(model: ComponentAnalysis, sample: Sample, progress: bool) -> tuple[Fitted, Data]:
+def _begun(model: ComponentAnalysis, sample: Sample) -> tuple[Fitted, Data]:
     """What is known before the solution, and what a solver asks."""
     table, design, order = sample.table, sample.design, model._state_order
-    data, gaps = data_of(table, design, model.missing, model.n_blocks, sample.groups, progress=progress)
+    data, gaps = data_of(table, design, model.missing, model.n_blocks, sample.groups, progress=sample.progress)
     if isinstance(table, Moments) and table.layout.order < order:
         raise DataError(
             f"a state of order {order} is needed, this one has order {table.layout.order}: make it with "

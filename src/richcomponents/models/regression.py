@@ -19,9 +19,8 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.learning.solvers import elastic_net, penalised, penalty_grid
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.contrastive import ContrastiveRCA
-from richcomponents.models.estimator import used_rows
+from richcomponents.models.estimator import present, used_rows
 from richcomponents.models.rca import fit_rca
-from richcomponents.models.sample import present
 
 
 @dataclass(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""The paper (Ge and Zou, Rich Component Analysis), literally: comes in tables U and V, go out its own estimates, unprotected.
+"""The paper (Ge and Zou, Rich Component Analysis), literally: tables U and V come in, its own estimates go out, unprotected.
 
 Equation (2): mixing_matrix. Equations (3), (4), (5): component_cumulants, extract. Equations (8) to (10): polarised_cumulants.
 Algorithm 1, Algorithm 2: find_linear. Algorithm 3: compute_cumulant. Definition 3.1: SetSystem. Section 4.1: contrastive_pca,
@@ -18,13 +18,15 @@ from richcomponents.paper.contrastive import (
     polarised_cumulants,
     true_samples,
 )
-from richcomponents.paper.general import compute_cumulant, find_linear
-from richcomponents.paper.gradient import chebyshev_gradient, contrastive_logistic, gradient_error_bound
+from richcomponents.paper.general import Linear, compute_cumulant, find_linear
+from richcomponents.paper.gradient import SGDResult, chebyshev_gradient, contrastive_logistic, gradient_error_bound
 from richcomponents.paper.ising import contrastive_ising, taylor_gradient
 from richcomponents.paper.moments import contrastive_mixture, contrastive_pca, contrastive_regression
 
 __all__ = [
     "Extraction",
+    "Linear",
+    "SGDResult",
     "SampleComplexity",
     "SetSystem",
     "chebyshev_gradient",

@@ -173,12 +173,6 @@ def extract(
 
 
 def true_samples(S: Array) -> Extraction:
-    """Samples of S1 itself, (n, d), in the place of what is extracted: the paper's gold standard.
-
-    Examples
-    --------
-    >>> true_samples(np.array([[1.0], [3.0]])).mean.tolist()
-    [2.0]
-    """
+    """Samples of S1 itself, (n, d), in the place of what is extracted: the paper's gold standard."""
     centred = S - S.mean(axis=0)
     return Extraction(centred, centred, S.mean(axis=0))

@@ -106,8 +106,10 @@ def find_linear(
 ) -> Linear:
     """FindLinear (Algorithms 1 and 2) from samples: all A(i, Q).
 
-    views : {name: (n, d)}; sets : the set system {Q_j}, by default all non-empty subsets; order : r >= L + 1, of the cumulants,
-    L + 1 by default; gauge : {Q: the view in which A(i, Q) is the identity}, min(Q) by default.
+    views : {name: (n, d)}; sets : the set system {Q_j}, by default all non-empty subsets; order : r >= L + 1, of cumulants,
+    L + 1 by default (odd orders of symmetric data vanish: give order=4); gauge : {Q: the view in which A(i, Q) is the
+    identity}, min(Q) by default. "M = 0" means a root mean square below 1e-8 in white columns: a test for exact cumulants. On
+    samples no component is taken for absent; RCA(method="paper") compares M with its noise instead.
 
     Examples
     --------
@@ -128,6 +130,8 @@ def compute_cumulant(
 ) -> Array:
     """ComputeCumulant (Algorithm 3) from samples: k_t(S_Q), t >= L, in the coordinates of its gauge view, symmetrised.
 
+    The distinguishing set is padded with the gauge view, whose transformation is the identity (the paper pads with w_L).
+
     Examples
     --------
     >>> views = {"a": np.array([[0.0], [0.0], [1.0]]), "b": np.array([[0.0], [0.0], [2.0]])}
@@ -135,8 +139,15 @@ def compute_cumulant(
     >>> round(compute_cumulant(views, linear, ("a", "b"), 2, unbiased=False).item(), 6)
     0.222222
     """
+    asked = set(subset)
+    member = next((q for q in linear.system.order if set(q) == asked), None)
+    if member is None:
+        raise DataError(
+            f"no component of {sorted(asked)}: there are {list(map(list, linear.system.order))}"
+            + (f", and absent are {list(map(list, linear.absent))}" if linear.absent else "")
+        )
     cumulants, places = side_by_side(*views.values(), order=max(order, 2), unbiased=unbiased)
-    return cumulant_of_component(cumulants, dict(zip(views, places, strict=True)), linear, tuple(subset), order)
+    return cumulant_of_component(cumulants, dict(zip(views, places, strict=True)), linear, member, order)
 
 
 def linear_of_cumulants(

@@ -40,9 +40,10 @@ def gradient_error_bound(epsilon: float, mu: float) -> float:
 def contrastive_logistic(
     s1: Extraction, y: Array, *, batch_size: int = 100, n_steps: int = N_STEPS, random_state: int = 0
 ) -> SGDResult:
-    """Contrastive logistic regression (Section 4.2): theta (d,) by stochastic steps along :func:`chebyshev_gradient`.
+    """Contrastive logistic regression (Section 4.2): steps along :func:`chebyshev_gradient`; `.theta` is (d,).
 
-    y : (n,) of 0 and 1. As there, no intercept, and E[X] = 0.
+    y : (n,) of 0 and 1. As there, no intercept, and E[X] = 0. Steps stay where theta'U has a standard deviation of at most
+    1.85; where this bound binds, a warning says so.
 
     Examples
     --------
@@ -75,6 +76,7 @@ def contrastive_logistic(
 
 def chebyshev_gradient(s1: Extraction, y: Array, theta: Array) -> Array:
     """E[Y X] - 0.245 E[X (theta'X)] + 0.014 E[X (theta'X)^3], (d,), as it stands in Section 4.2, X = S1 with E[X] = 0.
+    E[Y X] = E[Y U], since Y is independent of S2.
 
     y : (n,) of 0 and 1. The last term is k4(U, w, w, R theta) + 3 k2(U, R theta) k2(w, R theta), w = U theta: a projection,
     which takes linear time.

@@ -22,7 +22,10 @@ from richcomponents.paper.gradient import N_STEPS, SGDResult, fourth_cumulant, r
 def contrastive_ising(
     s1: Extraction, edges: IntArray, *, batch_size: int = 100, n_steps: int = N_STEPS, random_state: int = 0
 ) -> SGDResult:
-    """Contrastive Ising model: couplings (m,) by stochastic steps along :func:`taylor_gradient` (Appendix D).
+    """Contrastive Ising model: stochastic steps along :func:`taylor_gradient` (Appendix D); the couplings (m,) are `.theta`.
+
+    edges : (m, 2), pairs of columns; `richcomponents.grid_edges` has those of a grid. No coupling goes beyond the largest that
+    the Ising learners allow.
 
     Examples
     --------
@@ -45,6 +48,7 @@ def contrastive_ising(
 
 def taylor_gradient(s1: Extraction, edges: IntArray, couplings: Array) -> Array:
     """E[2 S_i S_j - S_i^2 S_j h_i - S_i S_j^2 h_j], (m,), h_i = sum_k J_ik S_k: as Appendix D has it.
+    edges : (m, 2), pairs of columns.
 
     E[S_i^2 S_j h_i] = k4(U_i, U_i, U_j, Rh_i) + k2_ii k2(U_j, Rh_i) + 2 k2_ij k2(U_i, Rh_i), Rh = R J.
 

@@ -1,6 +1,7 @@
 """Section 4.1 and its experiments in Section 5: models that need only moments of S1. PCA, least squares, mixtures of Gaussians.
 
-Nothing is shrunk, and nothing is projected to what is possible.
+Nothing is shrunk. The mixture needs a positive definite second moment to whiten with: a negative sigma^2 counts as zero, and
+eigenvalues of M2 below 1e-8 of the largest count as that.
 """
 
 from __future__ import annotations

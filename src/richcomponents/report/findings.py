@@ -1,12 +1,19 @@
-"""What a fit found, gathered once: the HTML page, the JSON and the printed tables read the same numbers and the same words."""
+"""What a fit found, gathered once: the HTML page, the JSON and the printed tables read the same numbers and the same words.
+
+Samples lie in the directions in which the shared part of the first view is largest: with s = U - S1^ (the prediction of what is
+shared, column by column in standard deviations of U), the two leading right singular vectors of s. Before cleaning: U in these
+directions; after: S1^ in the same.
+"""
 
 from __future__ import annotations
 
 import math
 import platform
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -14,20 +21,27 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import richcomponents.baselines as baselines
-from richcomponents.algebra import Array
+from richcomponents.algebra import Array, IntArray
 from richcomponents.components.component import VarianceTable
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.classes import Contrast
+from richcomponents.data.design import is_column, labels_in
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.inference.verdicts import Test, Verdict
-from richcomponents.models.estimator import Estimator
-from richcomponents.notebook import Table, Tabular
+from richcomponents.models.estimator import Estimator, used_rows
+from richcomponents.notebook import Table
 from richcomponents.pair.diagnostics import ADVICE, Diagnostics
 from richcomponents.pair.outcomes import CONTRADICTED
-from richcomponents.report.samples import MOST_VALUES, Samples, look_at
-from richcomponents.text import as_sentence, counted, in_line, listed
+from richcomponents.text import as_sentence, in_line, listed
 
 _MOST_LIMITS = 2500  # entries of A whose limits are asked for
+MOST_ROWS = 5000
+"""Rows that are looked at."""
+_SHOWN = 300  # samples in a picture; columns in a table, of more those that something is to be said about
+MOST_VALUES = 10_000_000
+"""Numbers that are looked at, of rows or of a matrix."""
+_FEW = 6  # different values that have a colour each
+_LITTLE = 1e-9  # of a column's variance
 _OF_ESTIMATE = ("standard error", "low", "high", "p", "odds ratio", "odds low", "odds high")
 
 
@@ -130,6 +144,83 @@ class Sets:
     columns: Table
     explanation: str
     draw: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """views : {name: values (n, d)}, nan where missing; names : of their columns; known : {name: (n,)}, what samples may be
+    coloured by; before, after : (n, 2), or None where nothing is shared; of : how many rows there are."""
+
+    views: Mapping[str, Array]
+    names: Mapping[str, tuple[str, ...]]
+    known: Mapping[str, Array]
+    before: Array | None
+    after: Array | None
+    of: int
+
+    @cached_property
+    def drawn(self) -> IntArray:
+        """Numbers of the samples in a picture: evenly spaced, those whose place is known."""
+        if self.before is None or self.after is None:
+            return np.zeros(0, dtype=np.int64)
+        at = np.flatnonzero(np.isfinite(self.before).all(axis=1) & np.isfinite(self.after).all(axis=1))
+        evenly = np.linspace(0, max(len(at) - 1, 0), min(_SHOWN, len(at))).round().astype(np.int64)
+        return np.asarray(at[np.unique(evenly)])
+
+    @cached_property
+    def columns(self) -> Table:
+        """One row per column of each view: what is missing, where its values lie, and a remark where one is due."""
+        rows, seen = Table(), dict[bytes, str]()
+        for view, x in self.views.items():
+            table = _described(x)
+            constant = np.asarray(table["sd"] <= _LITTLE**0.5 * np.maximum(np.abs(table["mean"]), 1e-300))
+            table["skewness"][constant] = np.nan
+            for i, name in enumerate(self.names[view]):
+                first = seen.setdefault(np.ascontiguousarray(x[:, i]).tobytes(), name)
+                same = "constant" if constant[i] else "" if first == name else f"same as {first}"
+                numbers = {title: float(values[i]) for title, values in table.items()}
+                rows.append(
+                    {
+                        "column": name,
+                        "view": view,
+                        **numbers,
+                        "remark": same if np.isfinite(numbers["mean"]) else "no values",
+                    }
+                )
+        return rows
+
+    @cached_property
+    def listed(self) -> Table:
+        """The same for a page: of very many columns those that something is to be said about."""
+        few = len(self.columns) <= _SHOWN
+        return Table(row for row in self.columns if few or row["remark"] or row["missing"])
+
+    @property
+    def coloured(self) -> list[tuple[str, Array | None]]:
+        """By what samples in the picture are coloured, at most two: name and values; nothing where none are drawn."""
+        colours = [(name, values[self.drawn]) for name, values in [*self.known.items()][:2]]
+        return [*colours] or [("", None)] if len(self.drawn) else []
+
+    def with_values(self, view: str) -> tuple[list[str], Array]:
+        """Columns of a view that hold any, (n, k): names and values."""
+        some = np.flatnonzero(np.isfinite(self.views[view]).any(axis=0))
+        return [self.names[view][i] for i in some], self.views[view][:, some]
+
+
+def _described(x: Array) -> dict[str, Array]:
+    """Of columns (n, d); nan where there are no values."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without values
+        mean, sd = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
+        return {
+            "mean": mean,
+            "sd": sd,
+            "least": np.nanmin(x, axis=0),
+            "median": np.nanmedian(x, axis=0),
+            "largest": np.nanmax(x, axis=0),
+            "skewness": np.nanmean(((x - mean) / sd) ** 3, axis=0),
+            "missing": np.mean(np.isnan(x), axis=0),
+        }
 
 
 @dataclass(frozen=True)
@@ -292,33 +383,6 @@ class Findings:
             said = [f"Without {self.outcome.name}: {one}" for one in said]  # it is the outcome that contradicts
         return list(dict.fromkeys([*said, *self.steps]))
 
-    def question(self) -> str:
-        """What was asked, in one sentence."""
-        tests = {next(iter(self.views)): one.effects.names for one in self.effects}  # instruments stand behind them
-        columns = {view: counted(names, "column") for view, names in {**self.views, **tests}.items()}
-        u, v, *_ = (
-            f"the {count} of {view if view == letter else f'{view} ({letter})'}"
-            for letter, (view, count) in zip("UV", columns.items(), strict=False)
-        )
-        if self.effects:
-            does, it = ("Does", "it") if len(self.effects) == 1 else ("Do", "them")
-            asked = (
-                f"{does} {listed([one.exposure for one in self.effects])} change {u}, when something that nobody measured may "
-                f"go with {it} and disturb them? Negative controls: {v}. "
-            )
-        elif self.diagnostics is None:
-            parts = [f"{view} ({count})" for view, count in columns.items()]
-            asked = f"Which hidden parts do {listed(parts)} have in common, and what is their own? "
-        else:
-            asked = f"What is specific to {u}, once what they share with {v} is removed? "
-        asked += f"{self.n} samples"
-        if self.covariates:
-            asked += f"; removed first: {', '.join(self.covariates)}"
-        if self.outcome is not None:
-            against = "" if self.outcome.contrast is None else f", {self.outcome.contrast}"
-            asked += f"; outcome: {self.outcome.name}{against}"
-        return asked + "."
-
     # ---- tables
 
     def checks(self) -> Table:
@@ -336,7 +400,7 @@ class Findings:
             for value, (name, one) in zip(values, tests, strict=True)
         )
 
-    def tables(self) -> list[tuple[str, Tabular | Table]]:
+    def tables(self) -> list[tuple[str, Any]]:
         """What was estimated: title and table, the clearest effects first."""
         if self.outcome is not None:
             contrast = "" if self.outcome.contrast is None else f"; {self.outcome.contrast}"
@@ -486,3 +550,54 @@ def _outcome(
     estimate = replace(found, others=others)
     of = (name, model.unit(event), model.component_.name, outside, estimate, test, says, finding, model.contrast)
     return Outcome(*of), model.notes()
+
+
+# ---- from its rows
+
+
+def look_at(
+    model: Any,
+    rca: Any,
+    X: object,
+    y: object,
+    known: tuple[str, ...],
+    outcome: str,
+    names: Mapping[str, tuple[str, ...]],
+) -> Samples | None:
+    """The first rows behind a fit; None where they cannot be read (again). known : names of the covariates, exposures included;
+    names : of the columns of the views."""
+    if X is None:
+        return None
+    exposed = hasattr(model, "rows_of_rca")
+    most = min(MOST_ROWS, max(MOST_VALUES // max(len(rca.views_.feature_names), 1), 50))
+    rows = model.rows_of_rca(X, y) if exposed else used_rows(rca, X)
+    if rows is None or not rows.rereadable:
+        return None
+    views, covariates, own = rca.fitted_.first_rows(rows, most)
+    last_first = zip(reversed(known), covariates.T[::-1], strict=True)  # exposures stand last, and are of most interest
+    colours = {name: _as_classes(values) for name, values in last_first}
+    of_rows: Any = () if exposed or y is None else np.asarray(labels_in(X, y) if is_column(y) else y)
+    if np.ndim(of_rows) == 1 and len(of_rows) >= len(own):
+        colours = {outcome: _as_classes(of_rows[: len(own)]), **colours}
+    return Samples(views, names, colours, *_cleaned(next(iter(views.values())), own), int(rca.n_samples_))
+
+
+def _as_classes(values: Array) -> Array:
+    """Few different numbers as texts: they are classes, not measurements."""
+    if values.dtype.kind not in "biuf" or len(np.unique(values)) > _FEW:
+        return values
+    return np.array([f"{value:g}" for value in values.astype(np.float64)], dtype=object)
+
+
+def _cleaned(values: Array, own: Array) -> tuple[Array | None, Array | None]:
+    """Where samples lie in the two leading shared directions, (n, 2), with what is shared and without it."""
+    known = np.isfinite(values).all(axis=1) & np.isfinite(own).all(axis=1)
+    if known.sum() < 3 or values.shape[1] != own.shape[1] or values.shape[1] < 2:
+        return None, None
+    centred, scale = values - values[known].mean(axis=0), values[known].std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    shared = (centred - own)[np.flatnonzero(known)[:_SHOWN]] / scale
+    if np.linalg.norm(shared) ** 2 <= _LITTLE * shared.size:
+        return None, None
+    directions = np.linalg.svd(shared, full_matrices=False)[2][:2].T
+    return (centred / scale) @ directions, (own / scale) @ directions

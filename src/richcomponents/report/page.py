@@ -13,35 +13,20 @@ import re
 import warnings
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from markupsafe import Markup
 
+from richcomponents import plots
 from richcomponents.algebra import Array
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.notebook import TONES, Table, templates
 from richcomponents.outputs import check_outputs, write_text
-from richcomponents.plots import (
-    MOST,
-    control_plot,
-    correlation_plot,
-    distribution_plot,
-    estimate_plot,
-    heat_map,
-    heat_map_size,
-    own_variance_plot,
-    sample_plot,
-    sensitivity_plot,
-    variance_plot,
-    volcano_plot,
-)
-from richcomponents.report.findings import Findings, Mixing, Outcome, Provenance
-from richcomponents.text import counted, plain
+from richcomponents.report.findings import Findings, Mixing, Provenance
+from richcomponents.text import counted, listed, plain
 
 SHOWN = 25
 """Rows of a table that are seen at first."""
@@ -118,151 +103,46 @@ _STYLE: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Picture:
-    """draw : on an Axes (whole: on a figure); text : read aloud; height, width : in inches."""
+def svg(
+    salt: str,
+    text: str,
+    height: float,
+    draw: Callable[..., Any],
+    *given: Any,
+    width: float = _WIDTH,
+    whole: bool = False,
+    **style: Any,
+) -> Markup:
+    """A picture as an element: draw(*given, ax=, **style), or draw(figure, *given) of a whole figure.
 
-    draw: Callable[..., Any]
-    text: str
-    height: float
-    width: float = _WIDTH
-    whole: bool = False
+    text : read aloud; height, width : in inches; salt : tells identifiers of several pictures on one page apart; the same salt
+    gives the same bytes.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-    def svg(self, salt: str) -> Markup:
-        """As an element; salt : tells identifiers of several pictures on one page apart; the same salt gives the same bytes."""
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-
-        out = io.StringIO()
-        style: Any = {**_STYLE, "svg.hashsalt": salt}
-        with rc_context(style), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a letter the drawing font lacks: the browser has it
-            figure = Figure(figsize=(self.width, self.height), layout="constrained")
-            self.draw(figure) if self.whole else self.draw(ax=figure.add_subplot())
-            figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-        box = f"0 0 {round(72 * self.width)} {round(72 * self.height)}"
-        opening = Markup('<svg viewBox="{}" width="{}" class="{}" role="img" aria-label="{}"><title>{}</title>').format(
-            box, round(_SCREEN * self.width), "wide" if self.width > 1.4 * _WIDTH else "", *[plain(self.text)] * 2
-        )
-        drawn = re.sub(r"^.*?<svg[^>]*>\s*|<defs>\s*<style.*?</style>\s*</defs>", "", out.getvalue(), flags=re.DOTALL)
-        # identifiers that matplotlib does not salt (figure_1, axes_1, ...) would repeat from picture to picture
-        drawn = re.sub(r'(\bid="|url\(#|href="#)', lambda match: f"{match.group(1)}{salt}-", drawn)
-        return opening + Markup(drawn.replace(_INK, "currentColor").strip())
-
-
-def _lines(count: int) -> float:
-    """Height of a picture with a line per row, and a legend below."""
-    return 1.6 + 0.3 * min(count, MOST)
-
-
-def coefficients(found: Outcome) -> Picture:
-    """Of an outcome, by method."""
-    draw = partial(estimate_plot, found.estimate, label=found.unit)
-    return Picture(draw, f"Coefficients of {found.event} by method, with intervals", _lines(len(found.estimate.names)))
-
-
-def effects(answer: ExposureAnswer) -> Picture:
-    """With intervals; of very many columns against their p values."""
-    many, names = len(answer.effects.names) > MOST, f"Effects of {answer.exposure}"
-    if many:
-        return Picture(partial(volcano_plot, answer.effects), f"{names} and p values", 4.6)
-    draw = partial(estimate_plot, answer.effects, label=f"effect of {answer.exposure}")
-    return Picture(draw, f"{names} by method, with intervals", _lines(len(answer.effects.names)))
-
-
-def controls(answer: ExposureAnswer) -> Picture:
-    """Held out."""
-    hidden: Any = answer.hidden
-    what = f"Effects of {answer.exposure} on held-out controls, with intervals"
-    return Picture(partial(control_plot, hidden), what, _lines(len(hidden.names)))
-
-
-def sensitivity(answer: ExposureAnswer) -> Picture:
-    """All effects that so much noise of the controls allows."""
-    what = f"Effects of {answer.exposure} by the assumed noise of the controls"
-    return Picture(partial(sensitivity_plot, answer.effects, answer.path), what, 5.0)
-
-
-def learned(found: Findings) -> Picture:
-    """Directions, means or couplings."""
-    one: Any = found.learned
-    names = next(iter(found.views.values()))
-    width, height = heat_map_size(names, [*names, *(one.rows[0] if one.rows else ())])  # whichever is written there
-    return Picture(one.draw, one.title, height, max(_WIDTH, min(width, 1.4 * _WIDTH)))
-
-
-def components(found: Findings) -> Picture:
-    """Shares of the variance of views."""
-    sets: Any = found.sets
-    width, height = max(4.0, 1.8 + 0.9 * len(sets.rows)), 3.0 + 0.45 * len(found.views)
-    what = "Share of each view's variance that each component carries"
-    return Picture(sets.draw, what, height, width, whole=True)
-
-
-def correlations(found: Findings) -> Picture:
-    """Canonical ones, and the rank."""
-    two: Any = found.diagnostics
-    rank = found.effects[0].rank if found.effects else two.rank
-    draw, of = (
-        partial(correlation_plot, two.canonical_correlations, rank),
-        counted(two.canonical_correlations, "direction"),
+    out, salted = io.StringIO(), cast(Any, {**_STYLE, "svg.hashsalt": salt})
+    with rc_context(salted), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a letter the drawing font lacks: the browser has it
+        figure = Figure(figsize=(width, height), layout="constrained")
+        draw(figure, *given, **style) if whole else draw(*given, ax=figure.add_subplot(), **style)
+        figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    opening = Markup('<svg viewBox="{}" width="{}" class="{}" role="img" aria-label="{}"><title>{}</title>').format(
+        f"0 0 {round(72 * width)} {round(72 * height)}",
+        round(_SCREEN * width),
+        "wide" if width > 1.4 * _WIDTH else "",
+        text,
+        text,
     )
-    text = f"Canonical correlations between the views; {rank} of {of} taken as shared"
-    return Picture(draw, text, 2.8)
+    drawn = re.sub(r"^.*?<svg[^>]*>\s*|<defs>\s*<style.*?</style>\s*</defs>", "", out.getvalue(), flags=re.DOTALL)
+    # identifiers that matplotlib does not salt (figure_1, axes_1, ...) would repeat from picture to picture
+    drawn = re.sub(r'(\bid="|url\(#|href="#)', lambda match: f"{match.group(1)}{salt}-", drawn)
+    return opening + Markup(drawn.replace(_INK, "currentColor").strip())
 
 
-def samples(found: Findings) -> list[tuple[str, Picture]]:
-    """Before and after cleaning, by what they may be coloured by."""
-    seen = found.samples
-    if seen is None or seen.before is None or seen.after is None or not len(at := seen.drawn):
-        return []
-    points: Any = {"before": seen.before[at], "after": seen.after[at], "titles": ("as measured", "shared part removed")}
-    out, what = [], "Samples in the shared directions, before and after cleaning"
-    colours: list[tuple[str, Any]] = list(seen.known.items())[:2]
-    for name, values in colours or [("", None)]:
-        draw = partial(sample_plot, colour=None if values is None else values[at], label=name, **points)
-        out.append((name, Picture(draw, f"{what}{f' by {name}' if name else ''}", 3.4, whole=True)))
-    return out
-
-
-def shares(found: Findings, estimated: bool) -> Picture:
-    """Own and shared variance of each column."""
-    table: Any = found.variance
-    draw = partial(variance_plot, table.names, table.own, table.shared, table.low, table.high, estimated=estimated)
-    what = "Share of each column's variance that is its own and that is shared"
-    return Picture(draw, what, _lines(len(table.names)))
-
-
-def own_variances(found: Findings) -> Picture:
-    """By method."""
-    table: Any = found.variance
-    draw = partial(own_variance_plot, table, label="variance that is the column's own, Var(S1)")
-    return Picture(draw, "Variance of each column that is its own, by method", _lines(len(table.names)))
-
-
-def mixing(part: Mixing) -> Picture:
-    """A, as a heat map."""
-    A: Any = part.matrix
-    draw = partial(heat_map, A, part.rows, part.columns, label="entry of A", known=part.known)
-    width, height = heat_map_size(part.rows, part.columns)
-    return Picture(draw, f"Heat map of A, {part.component} in {part.view}", height, width)
-
-
-def distributions(found: Findings) -> list[tuple[str, Picture]]:
-    """Of the columns of each view."""
-    out = []
-    for view, x in ({} if found.samples is None else found.samples.views).items():
-        if len(known := np.flatnonzero(np.isfinite(x).any(axis=0))):
-            names = [found.views[view][i] for i in known]
-            draw = partial(distribution_plot, names, x[:, known], title=view)
-            out.append((view, Picture(draw, f"Distributions of the columns of {view}", _lines(len(known)))))
-    return out
-
-
-_PICTURES: tuple[Callable[..., Any], ...] = (
-    coefficients, effects, controls, sensitivity, learned, components, correlations, samples, shares, own_variances, mixing,
-    distributions,
-)  # fmt: skip
+def lines(names: Sequence[str]) -> float:
+    """Height of a picture with a line per row, and a legend below."""
+    return 1.6 + 0.3 * min(len(names), plots.MOST)
 
 
 # ---- the page
@@ -280,9 +160,9 @@ def render(found: Findings, title: str = "Rich component analysis") -> str:
         "form-action 'none'"
     )
     return plain(env.get_template("page.html").render(
-        found=found, title=title, style=style, script=script, policy=Markup(rules.format(*hashes)), tones=TONES, most=MOST,
-        shown=SHOWN, versions=Provenance.versions(), contents=[], figures=[], entries=entries, clearest=clearest,
-        pictures={draw.__name__: draw for draw in _PICTURES}, table=lambda *given: Markup(html_table(*given)),
+        found=found, title=title, style=style, script=script, policy=Markup(rules.format(*hashes)), tones=TONES,
+        shown=SHOWN, versions=Provenance.versions(), contents=[], figures=[], entries=entries, clearest=clearest, plots=plots,
+        svg=svg, lines=lines, usual=_WIDTH, table=lambda *given: Markup(html_table(*given)), listed=listed, counted=counted,
     ))  # fmt: skip
 
 
