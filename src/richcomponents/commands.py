@@ -21,7 +21,7 @@ from richcomponents.data.table import listed, names_in
 from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.effects.model import ExposureEffects
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning
-from richcomponents.learning.families import FAMILIES
+from richcomponents.learning.glm import FAMILIES
 from richcomponents.models import (
     RCA,
     ComponentGaussianMixture,

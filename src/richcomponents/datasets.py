@@ -59,7 +59,35 @@ _CUMULANTS = {  # of order two to four
 
 
 @dataclass(frozen=True)
-class Contrastive:
+class _TwoViews:
+    S1: Array
+    S2: Array
+    S3: Array
+    A: Array
+
+    @property
+    def _direct(self) -> tuple[Any, Any]:
+        """What else is in U and in V."""
+        return 0.0, 0.0
+
+    @property
+    def U(self) -> Array:
+        """(n, d_u), the first view."""
+        return np.asarray(self._direct[0] + self.S1 + self.S2)
+
+    @property
+    def V(self) -> Array:
+        """(n, d_v), the second view."""
+        return np.asarray(self._direct[1] + self.S2 @ self.A.T + self.S3)
+
+    @property
+    def X(self) -> Array:
+        """(n, d_u + d_v), the views side by side."""
+        return np.hstack([self.U, self.V])
+
+
+@dataclass(frozen=True)
+class Contrastive(_TwoViews):
     """U = S1 + S2, V = A S2 + S3, and everything that is hidden.
 
     X : (n, d_u + d_v), the views side by side; U, V, S1, S2, S3 : samples; A : (d_v, d_u);
@@ -74,10 +102,6 @@ class Contrastive:
     ((100, 3), (3, 3), (3,), True)
     """
 
-    S1: Array
-    S2: Array
-    S3: Array
-    A: Array
     cov_S1: Array
     y: Array | None = None
     beta: Array | None = None
@@ -86,21 +110,6 @@ class Contrastive:
     weights: Array | None = None
     edges: IntArray | None = None
     couplings: Array | None = None
-
-    @property
-    def U(self) -> Array:
-        """(n, d_u), the first view."""
-        return self.S1 + self.S2
-
-    @property
-    def V(self) -> Array:
-        """(n, d_v), the second view."""
-        return self.S2 @ self.A.T + self.S3
-
-    @property
-    def X(self) -> Array:
-        """(n, d_u + d_v), the views side by side."""
-        return np.hstack([self.U, self.V])
 
 
 def make_contrastive(
@@ -171,6 +180,12 @@ def _unit(rng: np.random.Generator, d: int) -> Array:
     return np.asarray(vector / np.linalg.norm(vector))
 
 
+def _labs(rng: np.random.Generator, n: int, d: int, k: int) -> tuple[Array, IntArray]:
+    """Random biases (k, d) of mean zero, and the lab of each sample (n,)."""
+    biases = rng.normal(size=(k, d))
+    return biases - biases.mean(axis=0), rng.integers(k, size=n)
+
+
 def _mixture(
     rng: np.random.Generator, n: int, d: int, weights: Array | Sequence[float] | None = None
 ) -> tuple[Array, Array, Array]:
@@ -218,12 +233,8 @@ def _own_part(
             raise ValueError(f"S1='ising' lives on a square grid: d must be 4, 9, 16, 25 or 36, got {d}")
         edges = grid_edges(side, side)
         couplings, sums = rng.uniform(-1, 1, len(edges)), Elimination(d, edges)
-        return {
-            "S1": sums.sample(couplings, n, rng),
-            "edges": edges,
-            "couplings": couplings,
-            "cov_S1": sums.correlations(couplings),
-        }
+        s, covariance = sums.sample(couplings, n, rng), sums.correlations(couplings)
+        return {"S1": s, "edges": edges, "couplings": couplings, "cov_S1": covariance}
     s = rng.uniform(-1, 1, (n, d))
     known = {"S1": s, "beta": unit, "cov_S1": np.eye(d) / 3}
     if kind == "regression":
@@ -238,9 +249,8 @@ def _drawn(kind: str, n: int, d: int, rng: np.random.Generator) -> Array:
     """Samples (n, d) of S2, or of S3, which may be of three of these kinds."""
     labs = re.fullmatch(r"labs\((\d+)\)", kind)
     if labs:
-        k = int(labs.group(1))
-        biases = rng.normal(size=(k, d))
-        return np.asarray((biases - biases.mean(axis=0))[rng.integers(k, size=n)])
+        biases, lab = _labs(rng, n, d, int(labs.group(1)))
+        return np.asarray(biases[lab])
     if kind == "paper":
         return rng.uniform(-1, 1, (n, d)) + rng.normal(size=(n, 1)) * _unit(rng, d)
     if kind in ("uniform", "gaussian", "heavy"):
@@ -376,10 +386,8 @@ def make_views(
 
 
 def _kinds(kinds: str | Sequence[str] | Mapping[Subset, str], members: tuple[Subset, ...]) -> dict[Subset, str]:
-    if isinstance(kinds, Mapping):
-        named = _by_member(kinds, members, "kinds")
-    else:
-        named = dict(zip(members, cycle([kinds] if isinstance(kinds, str) else kinds), strict=False))
+    dealt = kinds if isinstance(kinds, Mapping) else zip(members, cycle([kinds] if isinstance(kinds, str) else kinds))
+    named = _by_member(dict(dealt), members, "kinds")
     for q in members:
         if q not in named:
             raise DataError(f"kinds= does not say the distribution of the component of {q}")
@@ -419,7 +427,7 @@ def _simplex(d: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Confounded:
+class Confounded(_TwoViews):
     """U = y effects + S1 + S2, V = y control_effects + A S2 + S3, and everything that is hidden: S2 goes with y.
 
     y : exposure (n,); effects : its true effects on U (d_u,); control_effects : on V (d_v,), zero for valid controls;
@@ -438,27 +446,12 @@ class Confounded:
     effects: Array
     control_effects: Array
     oracle: Array
-    S1: Array
-    S2: Array
-    S3: Array
-    A: Array
     names: tuple[str, ...]
     lab: IntArray | None = None
 
     @property
-    def U(self) -> Array:
-        """(n, d_u), the first view."""
-        return np.outer(self.y, self.effects) + self.S1 + self.S2
-
-    @property
-    def V(self) -> Array:
-        """(n, d_v), the second view."""
-        return np.outer(self.y, self.control_effects) + self.S2 @ self.A.T + self.S3
-
-    @property
-    def X(self) -> Array:
-        """(n, d_u + d_v), the views side by side."""
-        return np.hstack([self.U, self.V])
+    def _direct(self) -> tuple[Array, Array]:
+        return np.outer(self.y, self.effects), np.outer(self.y, self.control_effects)
 
     @property
     def views(self) -> dict[str, slice]:
@@ -541,7 +534,7 @@ def make_confounded(
             raise ValueError(f"invalid= names control {control!r}: they are numbered 0..{d_v - 1}")
         on_controls[control] = effect
     names = tuple([f"u{i}" for i in range(d_u)] + [f"v{i}" for i in range(d_v)])
-    return Confounded(y, truth, on_controls, oracle, s1, s2, s3, A, names, lab)
+    return Confounded(s1, s2, s3, A, y, truth, on_controls, oracle, names, lab)
 
 
 _FACTORS = {"skewed": "exponential", "gaussian": "gaussian", "heavy": "heavy", "binary": "signs"}
@@ -556,9 +549,8 @@ def _confounder(
             raise ValueError(f"the rank of labs is n_labs - 1: leave rank={rank!r} out, and choose n_labs")
         if n_labs < 2:
             raise ValueError(f"n_labs must be at least 2, got {n_labs!r}")
-        biases = rng.normal(size=(n_labs, d))
-        lab = rng.integers(0, n_labs, n)
-        return np.eye(n_labs)[lab], biases - biases.mean(axis=0), (lab == 1).astype(np.float64), lab
+        biases, lab = _labs(rng, n, d, n_labs)
+        return np.eye(n_labs)[lab], biases, (lab == 1).astype(np.float64), lab
     if kind not in _FACTORS:
         raise ValueError(f"confounder must be 'labs', {', '.join(map(repr, _FACTORS))}, got {kind!r}")
     factors = _SOURCES[_FACTORS[kind]](rng, (n, 1 if rank is None else rank))

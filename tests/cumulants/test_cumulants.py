@@ -1,4 +1,4 @@
-"""Cross blocks, projections, Gram forms and the jackknife."""
+"""Cross blocks, projections and Gram forms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from richcomponents.algebra import moments_to_cumulants, pack, unfold, unpack
 from richcomponents.cumulants import (
     Cumulants,
     block_grams,
-    block_jackknife,
     linearised_block_cumulants,
     projected_cumulant,
 )
@@ -142,19 +141,3 @@ def test_linearised_block_cumulants_are_the_derivative_in_the_weight_of_a_block(
     slope = (cumulants(step) - cumulants(-step)) / (2 * step)
     expected = (linearised_block_cumulants(whole, order)[2] - cumulants(0.0)) / 7
     np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
-
-
-def test_jackknife_of_a_mean_is_the_classical_error(rng):
-    X = rng.normal(size=(400, 2))
-    result = block_jackknife(lambda m: m.mean, Moments.of(X, 2, n_blocks=400))
-    np.testing.assert_allclose(result.standard_error, X.std(axis=0, ddof=1) / 20, rtol=1e-8)
-    low, high = result.interval(0.9)
-    assert (low < result.value).all()
-    assert (result.value < high).all()
-
-
-def test_jackknife_needs_blocks(rng):
-    with pytest.raises(rc.DataError, match="two non-empty blocks"):
-        block_jackknife(lambda m: m.mean, Moments.of(rng.normal(size=(50, 2)), n_blocks=1))
-    with pytest.raises(rc.DataError, match="two non-empty blocks"):
-        block_jackknife(lambda m: m.mean, Moments.of(rng.normal(size=(50, 2)), 6).pooled())

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
-from richcomponents.learning.families import FAMILIES, Logistic, Multinomial, NegativeBinomial, Poisson, Probit
-from richcomponents.learning.glm import ridge_glm
+from richcomponents.learning.glm import FAMILIES, Logistic, Multinomial, NegativeBinomial, Poisson, Probit, ridge_glm
 
 EVERY = [Logistic(), Probit(), Poisson(), NegativeBinomial(0.7), Multinomial(4)]
 

@@ -208,12 +208,10 @@ def test_partialling_out_from_the_state_equals_row_wise(rng):
     partial = partial_out(m, [4, 5])
     design = np.column_stack([np.ones(200), W])
     left = table[:, :4] - design @ np.linalg.lstsq(design, table[:, :4], rcond=None)[0]
-    np.testing.assert_allclose(
-        partial.covariance(m.covariance(unbiased=False)), left.T @ left / 200, rtol=1e-9, atol=1e-12
-    )
+    np.testing.assert_allclose(partial.state(m).covariance(unbiased=False), left.T @ left / 200, rtol=1e-9, atol=1e-12)
     again = reduce_rows(Rows(table).mapped(partial.residuals), Accumulator(4, np.zeros(4)))
     np.testing.assert_allclose(again.covariance(unbiased=False), left.T @ left / 200, rtol=1e-9, atol=1e-12)
-    blocks = np.average(partial.covariance(m.block_covariances()), axis=0, weights=m.block_sizes)
+    blocks = np.average(partial.state(m).block_covariances(), axis=0, weights=m.block_sizes)
     np.testing.assert_allclose(blocks * 200, left.T @ left, rtol=1e-9, atol=1e-9)
 
 
@@ -228,7 +226,7 @@ def test_collinear_and_constant_covariates_are_harmless(rng):
     np.testing.assert_allclose(left.T @ (W - W.mean(axis=0)), 0, atol=1e-9)
     simple = Moments.of(np.column_stack([X, W]), 2)
     plain = partial_out(simple, [3, 4])
-    np.testing.assert_allclose(partial.covariance(state.covariance()), plain.covariance(simple.covariance()), rtol=1e-9)
+    np.testing.assert_allclose(partial.state(state).covariance(), plain.state(simple).covariance(), rtol=1e-9)
 
 
 def test_rows_come_from_arrays_files_and_iterators(rng, tmp_path):

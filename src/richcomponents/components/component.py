@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from math import comb
 
 import numpy as np
@@ -195,18 +195,26 @@ class CumulantSource:
 
     def covariance(self, W: Array) -> Array:
         """Cov(W'z), (m, m), as it is; W (p, m)."""
-        p = self.moments.layout.n_columns
+        p = self.n_columns
         return np.asarray(W.T @ self.moments.covariance(unbiased=False)[:p, :p] @ W)
+
+    @property
+    def n_columns(self) -> int:
+        return self.moments.layout.n_columns
+
+    @property
+    def block_order(self) -> int:
+        """The highest order that is known without each block."""
+        return self.moments.layout.order
 
     def comparable(self, order: int) -> bool:
         """Whether alternatives of this order can be compared over left-out blocks at a bearable price."""
-        layout = self.moments.layout
-        return order <= layout.order and packed_size(layout.n_columns, order) <= _MAX_COMPARED and len(self.blocks) >= 5
+        few = packed_size(self.n_columns, order) <= _MAX_COMPARED
+        return few and order <= self.block_order and len(self.blocks) >= 5
 
     def cost(self, order: int) -> float:
         """Multiplications that one projected cumulant takes, about."""
-        p = self.moments.layout.n_columns
-        return float(order * p * packed_size(p, order - 1))
+        return float(order * self.n_columns * packed_size(self.n_columns, order - 1))
 
     def require(self, order: int) -> None:
         """Refuse an order that is not kept, with the remedy."""
@@ -223,8 +231,7 @@ class CumulantSource:
 
     def tensor(self, terms: Sequence[Term], order: int) -> Array:
         """The dense tensor of a sum of terms, symmetrised, shape (m,) * order."""
-        packed = self._packed(order)
-        p = self.moments.layout.n_columns
+        packed, p = self._packed(order), self.n_columns
         if 8.0 * 12 * float(p) ** order > MEMORY_LIMIT:
             raise CapacityError(
                 f"a dense cumulant of order {order} over {p} columns needs too much memory: use projected_moment, "
@@ -238,8 +245,7 @@ class CumulantSource:
 
         Each slot in turn keeps its vector, since the tensor counts symmetrised.
         """
-        packed = self._packed(order)
-        p = self.moments.layout.n_columns
+        packed, p = self._packed(order), self.n_columns
         total: Array = np.zeros(len(theta))
         for coefficient, slots in expand(terms, order):
             along, seen = {id(slot): slot @ theta for slot in slots}, {}  # a matrix often fills several slots
@@ -287,8 +293,14 @@ class RowSource(CumulantSource):
         return len(self._z)
 
     @property
+    def n_columns(self) -> int:
+        return int(self._z.shape[1])
+
+    @property
     def max_order(self) -> int:
         return MAX_ORDER
+
+    block_order = max_order
 
     def cost(self, order: int) -> float:
         """Three different slots, each projected and each left open once; beyond order four, products for every partition."""
@@ -301,9 +313,8 @@ class RowSource(CumulantSource):
 
     def state_cost(self, order: int) -> float:
         """What a question would cost of it; without end where it would be large."""
-        p = self._z.shape[1]
-        fits = packed_size(p, max(order, 4)) <= _MAX_COMPARED
-        return float(order * p * packed_size(p, order - 1)) if fits else np.inf
+        fits = packed_size(self.n_columns, max(order, 4)) <= _MAX_COMPARED
+        return super().cost(order) if fits else np.inf
 
     def map_to(self, columns: Array) -> Array:
         """(p, d): the map of the rows to these columns (n, d), which must be linear in them."""
@@ -322,9 +333,6 @@ class RowSource(CumulantSource):
         along = self._z @ W
         return np.asarray(along.T @ along / self.n)
 
-    def comparable(self, order: int) -> bool:
-        return packed_size(self._z.shape[1], order) <= _MAX_COMPARED and len(self.blocks) >= 5
-
     @property
     def blocks(self) -> list[int]:
         return [int(b) for b in np.unique(self._block_of)]
@@ -338,23 +346,17 @@ class RowSource(CumulantSource):
         return RowSource(self._z[rows], self._block_of[rows], unbiased=self.unbiased)
 
     def tensor(self, terms: Sequence[Term], order: int) -> Array:
-        """The dense tensor of a sum of terms: order two from the rows, higher orders through a state of the columns, or of what
-        the slots make of them, where that is less."""
-        if order != 2:
-            every = expand(terms, order)
-            maps = {id(slot): slot for _, slots in every for slot in slots}
-            width = sum(slot.shape[1] for slot in maps.values())
-            if width >= self._z.shape[1]:
-                return self.state(order).tensor(terms, order)
-            ends = np.cumsum([0, *(slot.shape[1] for slot in maps.values())])
-            at = {key: np.arange(a, b) for key, a, b in zip(maps, ends[:-1], ends[1:], strict=True)}
-            state = Moments.of(self._z @ np.hstack(list(maps.values())), order, n_blocks=1)
-            found = Cumulants(state, unbiased=self.unbiased)
-            return symmetrise(np.sum([c * found.tensor(*(at[id(s)] for s in slots)) for c, slots in every], axis=0))
-        scale = self._coefficient((2,))
-        parts = [c * (self._z @ slots[0]).T @ (self._z @ slots[1]) for c, slots in expand(terms, 2)]
-        total: Array = np.sum(parts, axis=0)
-        return scale * (total + total.T) / 2
+        """The dense tensor of a sum of terms, through a state of the columns, or of what the slots make of them, where that is
+        less."""
+        every = expand(terms, order)
+        maps = {id(slot): slot for _, slots in every for slot in slots}
+        ends = np.cumsum([0, *(slot.shape[1] for slot in maps.values())])
+        if order > 2 and ends[-1] >= self._z.shape[1]:
+            return self.state(order).tensor(terms, order)
+        at = {key: np.arange(a, b) for key, a, b in zip(maps, ends[:-1], ends[1:], strict=True)}
+        state = Moments.of(self._z @ np.hstack(list(maps.values())), order, n_blocks=1)
+        found = Cumulants(state, unbiased=self.unbiased)
+        return symmetrise(np.sum([c * found.tensor(*(at[id(s)] for s in slots)) for c, slots in every], axis=0))
 
     def projected(self, terms: Sequence[Term], order: int, theta: Array) -> Array:
         """The same tensor with all slots but one contracted with theta, shape (m,): matrix-vector products only."""
@@ -387,24 +389,17 @@ class RowSource(CumulantSource):
                 else:
                     key = tuple(i - 1 for i in block)
                     if key not in scalars:
-                        scalars[key] = float(np.sum(_product(others, key)))
+                        scalars[key] = float(np.sum(reduce(np.multiply, [others[i] for i in key])))
                     factor *= scalars[key]
             weights[with_z] = weights.get(with_z, 0.0) + factor
         # sum_k weight_k sum_i z_i product_k,i = z' (sum_k weight_k product_k): one pass over the rows
         combined = np.zeros(self.n)
         for key, weight in weights.items():
-            combined += weight * _product(others, key)
+            combined += weight * reduce(np.multiply, [others[i] for i in key])
         return np.asarray(combined @ self._z)
 
     def _coefficient(self, sizes: tuple[int, ...]) -> float:
         return (kstatistic_coefficient if self.unbiased else plugin_coefficient)(sizes, self.n)
-
-
-def _product(columns: Sequence[Array], which: tuple[int, ...]) -> Array:
-    out = columns[which[0]]
-    for i in which[1:]:
-        out = out * columns[i]
-    return out
 
 
 @dataclass(frozen=True)
@@ -478,11 +473,13 @@ class Component(Storable):
 
     def centred(self) -> Component:
         """The same with mean zero."""
-        known = {key: value for key, value in self._known.items() if key != ("cumulant", 1)}
-        return replace(self, mean=np.zeros_like(self.mean), _known=known)
+        return replace(self, mean=np.zeros_like(self.mean))
 
     def cumulant(self, order: int) -> Array:
         """The cumulant tensor, shape (d,) * order, symmetric. Order 1 is the mean, order 2 the covariance."""
+        _positive(order)
+        if order <= 2:
+            return self.mean if order == 1 else self.covariance
         return self._remember("cumulant", order, self._compute_cumulant)
 
     def moment(self, order: int) -> Array:
@@ -504,8 +501,7 @@ class Component(Storable):
     def projected_on(self, source: CumulantSource, theta: Array, order: int) -> Array:
         """The same of order three or more with the cumulants of other rows, at the same maps and weights."""
         parts = [w * source.projected(terms, order, theta) for w, terms in self._weighted(order)]
-        total: Array = np.sum(parts, axis=0)
-        return total
+        return np.asarray(np.sum(parts, axis=0))
 
     def projected_moment(self, theta: Array, order: int) -> Array:
         """E[S (theta'S)^(order-1)], shape (d,), from projected cumulants alone."""
@@ -595,15 +591,8 @@ class Component(Storable):
         return self._remember("weights", order, self._compute_weights)
 
     def _compute_cumulant(self, order: int) -> Array:
-        _positive(order)
-        if order == 1:
-            return self.mean
-        if order == 2:
-            return self.covariance
         source = self._need_source()
-        parts = [w * source.tensor(terms, order) for w, terms in self._weighted(order)]
-        total: Array = np.sum(parts, axis=0)
-        return total
+        return np.asarray(np.sum([w * source.tensor(terms, order) for w, terms in self._weighted(order)], axis=0))
 
     def _weighted(self, order: int) -> list[tuple[float, tuple[Term, ...]]]:
         """The alternatives that count, with their weights."""
@@ -621,10 +610,8 @@ class Component(Storable):
         first = np.eye(len(alternatives))[0]
         if len(alternatives) == 1 or not source.comparable(order):
             return np.asarray(first)
-        scale = np.sqrt(np.maximum(self.variance, 0.0))
-        unit = np.divide(
-            1.0, scale, out=np.zeros_like(scale), where=scale > 0
-        )  # noise counts in units of the coordinates
+        scale = np.sqrt(np.maximum(self.variance, 0.0))  # noise counts in units of the coordinates
+        unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
         probes, values = np.random.default_rng(0).normal(size=(8, len(scale))) * unit, []
         for left in map(source.without_block, source.blocks):
             along = [[left.projected(terms, order, t) * unit for t in probes] for terms in alternatives]

@@ -111,8 +111,8 @@ class SetSystem:
 
     def distinguishes(self, support: Iterable[str], subset: Subset) -> bool:
         """Whether cross-cumulants with this support see S_subset, and else only components of its supersets."""
-        inside, seen = set(support), [q for q in self.members if set(support) <= set(q)]
-        return bool(inside) and inside <= set(subset) and all(set(subset) <= set(q) for q in seen)
+        inside, whole = set(support), set(subset)
+        return bool(inside) and inside <= whole and all(whole <= set(q) for q in self.members if inside <= set(q))
 
     def distinguishing(self, subset: Subset) -> Subset:
         """A smallest distinguishing set; the first one in view order among the smallest."""

@@ -108,10 +108,10 @@ def check_entries(what: str, shape: tuple[int, int]) -> None:
 def top_directions(C: Spread, k: int) -> tuple[Array, Array]:
     """The k largest eigenvalues (k,), decreasing, and their unit eigenvectors as rows (k, d)."""
     if isinstance(C, Factored) and len(C.rows) + len(C.lift) < len(C):
+        m = len(C.rows)
         basis, inner = np.linalg.qr(
             np.vstack([C.rows, C.lift]).T
         )  # (d, m + p): C = basis inner diag(I, core) inner' basis'
-        m = len(C.rows)
         values, vectors = np.linalg.eigh(inner[:, :m] @ inner[:, :m].T + inner[:, m:] @ C.core @ inner[:, m:].T)
         values, vectors = values[::-1], (basis @ vectors[:, ::-1]).T
         if k > len(values):  # the rest is zero, in whatever directions are left
@@ -243,16 +243,15 @@ def centred_rows(data: RowData, p: int) -> tuple[Array, Array, Array]:
 def _principal(rows: Array) -> tuple[Array, Array]:
     """Singular values, decreasing, and right singular vectors (k, d) of rows (n, d).
 
-    Of wide rows from rows rows', in a fraction of the time: small values are then known to eight digits of the largest only.
+    Of wide rows in a fraction of the time: small values are then known to eight digits of the largest only.
     """
     n, d = rows.shape
     if d <= n:
         _, values, right = np.linalg.svd(rows, full_matrices=False)
         return values, right
-    squares, left = np.linalg.eigh(rows @ rows.T)
-    values = np.sqrt(np.maximum(squares[::-1], 0.0))
-    right = left[:, ::-1].T @ rows / np.maximum(values, 1e-300)[:, None]
-    return values, right
+    axes = triangular(rows)[::-1] * np.sqrt(n)
+    values = np.linalg.norm(axes, axis=1)
+    return values, axes / np.maximum(values, 1e-300)[:, None]
 
 
 def reduce_view(view: Array, units: int, at_least: int = 1) -> LinearMap:

@@ -1,7 +1,7 @@
 """In: Moments. Out: unbiased cumulants (tensors, cross blocks, projections, Gram forms), and Estimates: numbers with their
 block-jackknife errors."""
 
-from richcomponents.cumulants.estimate import Estimate, block_jackknife
+from richcomponents.cumulants.estimate import Estimate
 from richcomponents.cumulants.kstatistics import (
     Cumulants,
     block_grams,
@@ -15,7 +15,6 @@ __all__ = [
     "Cumulants",
     "Estimate",
     "block_grams",
-    "block_jackknife",
     "cross_cumulant",
     "cumulant",
     "linearised_block_cumulants",

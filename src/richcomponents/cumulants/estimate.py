@@ -8,7 +8,7 @@ one where it is a point (Imbens and Manski 2004).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -19,8 +19,6 @@ from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import jackknife_variance
-from richcomponents.errors import DataError
-from richcomponents.moments import Moments
 from richcomponents.notebook import Table, Tabular, html_table
 from richcomponents.storage import storable
 from richcomponents.text import cell, lined_up, number, page
@@ -276,23 +274,3 @@ def from_replicates(value: object, replicates: Sequence[object], **options: Any)
     stacked = np.stack([np.asarray(replicate, dtype=np.float64) for replicate in replicates])
     point = np.asarray(value, dtype=np.float64)
     return Estimate(point, jackknife_error(stacked), len(stacked) - 1, replicates=stacked, **options)
-
-
-def block_jackknife(function: Callable[[Moments], Array], moments: Moments) -> Estimate:
-    """Delete-one-block jackknife of `function(moments)`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(2000, 2))
-    >>> result = block_jackknife(lambda m: m.mean, Moments.of(X, order=2))
-    >>> bool(np.all(np.abs(result.standard_error * 2000**0.5 - 1) < 0.5))
-    True
-    """
-    used = np.flatnonzero(moments.block_sizes)
-    if len(used) < 2:
-        raise DataError(
-            f"the jackknife needs at least two non-empty blocks, the state has {len(used)}: use more rows, "
-            "or n_blocks > 1"
-        )
-    return from_replicates(function(moments), [function(moments.without([int(b)])) for b in used])

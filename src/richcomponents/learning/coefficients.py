@@ -8,7 +8,7 @@ part of V ("residualising": T = 0, the safe value) has, with m = h (b - gamma) o
     h (b - gamma) = (I - T) h (beta - gamma) + noise,     so     beta = b + W h^-1 (M - I) m,     M = (I - T)^-1,
 
 W h^-1 the way from shared coordinates to coefficients of U. gamma = share K'^-1 Cov(y, o): o - gamma'U depends on S1 only, with
-the coefficients beta - gamma; its share is 0 where o does not go with V (pair/outcomes). Where T is uncertain the least
+the coefficients beta - gamma; its share is 0 where o does not go with V (learning/outcome). Where T is uncertain the least
 expected squared error has
 
     M = G (E G^2 + lambda)^-1,     G = I - E T,     lambda = noise / mean square of h beta,
@@ -22,26 +22,25 @@ A wide view is searched for shared directions in its principal components only, 
 on ALL its columns; with L the loadings of S2 in every column and Q = L'Cov(R)^-1 L, Q^-1/2 stands for h there.
 
 PREDICTION (any component). An outcome beta'S + noise that depends on one component only has the coefficients beta in least
-squares on the best linear prediction of that component, whatever else is in the columns z. Two predictions, both maps of z:
+squares on the best linear prediction of that component, whatever else is in the columns z. Two predictions, both maps M of z:
 
 * FULL, of the fitted model: E[S | z] = K L' Cov(z)^-1 z, with Cov(S) = K and loadings L. As good as the fit is.
-* SIMPLE, of second moments of the columns alone. With R what is left of a view given the views where the component does not
-  live, its own view's R_g; or, where it lives in other views too, R_g predicted from theirs: they are instruments, whose noise
-  is not R_g's, so that least squares on the prediction does not attenuate. Right where nothing else is shared.
+* SIMPLE, of second moments alone. With R what is left of a view given the views where the component does not live, its own
+  view's R_g; or, where it lives in other views too, R_g predicted from theirs: they are instruments, whose noise is not R_g's,
+  so that least squares on the prediction does not attenuate. Right where nothing else is shared.
 
-With M the map of either, least squares on z M is b = L Cov(z, y), L = (M'Cov(z)M)^-1 M'. The simple b is the safe answer, that
-on the full prediction the full one (inference/draws): left-out blocks, each with its own refitted prediction, say which share
-of the change stands above noise. Features are those of least squares at that share: with L between the two likewise,
-z L'(L Cov(z) L')^-1. Log-odds are attenuated by all that a prediction does not tell, which least squares do not see: of a
-component that the fit tells, they are those on the full one.
+Least squares on z M is b = L Cov(z, y), L = (M'Cov(z)M)^-1 M'. The simple b is the safe answer, that on the full prediction the
+full one (inference/draws): left-out blocks, each with its own refitted prediction, say which share of the change stands above
+noise. Features are those of least squares at that share: with L between the two likewise, z L'(L Cov(z) L')^-1. Log-odds are
+attenuated by all that a prediction does not tell, which least squares do not see: they are those on the full one.
 
-Of a component that the fit does not tell, nothing but second moments is used. Of its own view's R_g they know
+Of a component that the fit does not tell, nothing but second moments is used. Since y goes with nothing else in R_g,
 
-    Cov(R_g, y) = K beta,     0 <= K <= Cov(R_g),
+    Cov(R_g, y) = K beta,     0 <= K <= Cov(R_g):
 
-since y goes with nothing else in R_g: with b least squares on R_g, beta = Cov(R_g)^(-1/2) G^-1 Cov(R_g)^(1/2) b for some
-0 <= G <= I. Two bounds make that finite: at least LEAST_KEPT of R_g's variance belongs to the component in every direction, and
-it explains no more of y than there is. Then every coefficient fills an interval (inference/limits).
+with b least squares on R_g, beta = Cov(R_g)^(-1/2) G^-1 Cov(R_g)^(1/2) b for some 0 <= G <= I. Two bounds make that finite: at
+least LEAST_KEPT of R_g's variance belongs to the component in every direction, and it explains no more of y than there is.
+Then every coefficient fills an interval (inference/limits).
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.limits import range_of_products
-from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.outcome import Outcome, OutcomeOnV
 
 LEAST_KEPT = 0.1
 """Of what is left of a view, the least share that a prediction of a component keeps in any direction: least squares on it
@@ -84,14 +83,15 @@ class Coefficients:
     """Of an outcome on a component, with as much correction as the data support for THIS outcome.
 
     coef : (d,); residualised : (d,), those of the simple method, and simple : what it is called; trust : in [0, 1], how much of
-    the correction is made; features : (m, d), centred predictions of the component, and
-    outcome : (m,), centred, known covariates and what goes with the shared part removed: least squares of the one on the other
-    gives coef, and penalised fits should be made of them (rescaling penalised coefficients afterwards blows up their error);
-    covariance : (d, d), of the component, at the same correction; free : rows less those that covariates took; wanted :
-    coefficients of least squares, with those of the covariates, and determined : whether there are more independent rows;
-    reduced : whether the view was wide; factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far
-    as the outcome goes with it; on_v : what the outcome has to do with the other view of two; by : (coefficients, outcome,
-    grouped, refit) -> the estimate.
+    the correction is made; features : (m, d), centred predictions of the component, and outcome : (m,), centred, known
+    covariates and what goes with the shared part removed: least squares of the one on the other gives coef, and penalised fits
+    should be made of them (rescaling penalised coefficients afterwards blows up their error); covariance : (d, d), of the
+    component, at the same correction; free : rows less those that covariates took; wanted : coefficients of least squares, with
+    those of the covariates, and determined : whether there are more independent rows; reduced : whether the view was wide;
+    factor : what log-odds lacked; shared : (d,), coefficients on the shared part, as far as the outcome goes with it; on_v :
+    what that has to do with the other view of two.
+    by : (coefficients, outcome, grouped, refit) -> the estimate; parts : outcome -> the estimate on the shared part, and whose
+    the outcome's variance is, of two views.
     """
 
     coef: Array
@@ -107,8 +107,9 @@ class Coefficients:
     reduced: bool = False
     factor: float = 1.0
     shared: Array | None = None
-    on_v: Any = None
+    on_v: OutcomeOnV | None = None
     simple: str = "residualised"
+    parts: Callable[[Outcome], tuple[Estimate, Estimate]] | None = field(default=None, compare=False)
 
     def estimate(self, outcome: Outcome, **how: Any) -> Estimate:
         """With errors, or the identified set. grouped : whether rows of the outcome, from which these were made, belong to
@@ -116,47 +117,38 @@ class Coefficients:
         return self.by(self, outcome, **how)
 
 
-def is_determined(solution: Any, wide: Factored | None, wanted: int) -> bool:
+def is_determined(solution: Any, wide: Spread | None, wanted: int) -> bool:
     """Whether there are more independent rows than coefficients of least squares; copies, in groups, say nothing of a wide
     view, whose covariance is given."""
-    if min(solution.n, solution.n if solution.units is None else solution.units) <= wanted:
+    if min(solution.n, solution.units or solution.n) <= wanted:
         return False
-    if wide is None or not solution.grouped:
+    if not isinstance(wide, Factored) or not solution.grouped:
         return True
     return bool(inverse_factor(wide.rows).shape[1] >= np.sum(np.any(wide.rows != 0, axis=0)))
 
 
 def check_determined(
-    solution: Any, wide: Factored | None, view: str, columns: int, wanted: int, shared: int, covariates: int
+    solution: Any, wide: Spread | None, view: str, columns: int, wanted: int, shared: int, covariates: int
 ) -> None:
     """Refuse least squares that is not determined; warn where a wide view has few samples.
 
-    view, columns : its name and its columns; wanted : coefficients of the columns that vary and of the shared directions.
+    wide : the view's covariance, where it may be wide; view, columns : its name and its columns; wanted : coefficients of the
+    columns that vary and of the shared directions.
     """
+    n, units, rows = solution.n, solution.units, solution.independent_rows
     if not is_determined(solution, wide, wanted + covariates):
-        n, units = solution.n, solution.units
         counted = f"{units} independent samples" if units is not None and units < n else f"{n} samples"
         raise DataError(
             f"{counted} do not determine the {wanted + covariates} coefficients of least squares on all columns of view "
             f"{view!r} ({columns}), the {shared} shared directions and {covariates} covariates: use a penalty chosen by "
             'cross-validation, ComponentRegression(alpha="cv"), or fewer columns'
         )
-    if wide is not None and solution.independent_rows < _FEW_PER_COLUMN * wanted:
+    if isinstance(wide, Factored) and rows < _FEW_PER_COLUMN * wanted:
         warn_user(
-            f"{solution.independent_rows:.0f} samples for {wanted} coefficients, fewer than {_FEW_PER_COLUMN} each: least "
-            'squares on all columns is determined, but its errors are large. A penalty (alpha="cv") may serve better',
+            f"{rows:.0f} samples for {wanted} coefficients, fewer than {_FEW_PER_COLUMN} each: least squares on all columns is "
+            'determined, but its errors are large. A penalty (alpha="cv") may serve better',
             SampleSizeWarning,
         )
-
-
-def error_at_fixed_features(features: Array, y: Array, keep: Array, weight: Array) -> Array:
-    """Jackknife errors (d,) of least squares of y (n,) on features (n, d); keep : (B, n), the rows without each block; weight :
-    (n,), how often each counts."""
-    replicates = []
-    for rows in keep:
-        w, (s, t) = weight[rows], (features[rows], y[rows])
-        replicates.append(least_squares(s - np.average(s, axis=0, weights=w), t - np.average(t, weights=w), w))
-    return jackknife_error(np.stack(replicates))
 
 
 # ---- on a view's own part
@@ -204,7 +196,7 @@ class Stretch:
     noise: float
     size: float
     most: float
-    attenuation: Callable[[Array], Array] | None = None
+    attenuation: Callable[[Array], Array] = np.ones_like
 
     def matrix(self, T: Array, doubt: Array) -> Array:
         """M (..., r, r)."""
@@ -219,17 +211,12 @@ class Stretch:
         m = safe.m[..., None]
         more = self.matrix(T, doubt) @ m - m
         beta = safe.b + (safe.into @ more)[..., 0]
-        return np.asarray(beta * self.factor(np.sum(m * more, (-1, -2)))[..., None])
-
-    def factor(self, unseen: Array) -> Array:
-        return np.ones_like(unseen) if self.attenuation is None else self.attenuation(np.maximum(unseen, 0.0))
+        return np.asarray(beta * self.attenuation(np.sum(m * more, (-1, -2)))[..., None])
 
     def ends(self, safe: Safe) -> tuple[Array, Array]:
         """The identified set (d,): over I <= M <= I / LEAST_KEPT, and over the attenuation that goes with it."""
         low, high = (safe.b + MOST_ADDED * end[..., 0] for end in range_of_products(safe.into, safe.m[..., None, :]))
-        if self.attenuation is None:
-            return low, high
-        largest = float(self.factor(np.asarray(MOST_ADDED * float(np.sum(safe.m**2)))))
+        largest = float(self.attenuation(np.asarray(MOST_ADDED * float(np.sum(safe.m**2)))))
         corners = np.stack([low, high, largest * low, largest * high])
         return corners.min(axis=0), corners.max(axis=0)
 
@@ -245,7 +232,7 @@ class OnOwnPart:
     """
 
     views: Any
-    on_v: Any
+    on_v: OutcomeOnV
     own: Spread
     inverse: Array | None
     safe: Safe
@@ -256,45 +243,40 @@ class OnOwnPart:
     def of(cls, views: Any, outcome: Outcome) -> OnOwnPart:
         pair, on_v, n, r = views.pair, views.on_v(outcome), views.independent_rows, views.rank
         cross, variances = outcome.with_rows
-        (with_u, *_), (with_v, *_) = whole = views.split(cross)
-        own, cov_u, odds = views.cov_residual(on_v.beside), views.cov_u, outcome.log_odds
-        inverse, variance = None, float(variances[0])
+        with_u, with_v = views.split(cross)
+        own, cov_u, odds, variance = views.cov_residual(on_v.beside), views.cov_u, outcome.log_odds, float(variances[0])
+        inverse = None
         if odds is not None:
             safe = _of_log_odds(views, odds.coef, on_v)
+            left_out = _of_log_odds(views, odds.blocks, on_v, safe)
             noise = 1 / (max(odds.information, 1e-12) * max(n - len(safe.b) - 1, 1))
             variance = noise * n
         elif isinstance(cov_u, Factored) and views.determined(outcome.covariates):
-            inverse = inverse_factor(cov_u.rows)
-            with_y, lift = views.variates(cross[0], r), views.lift_u
-            inside = inverse.T @ (with_u - lift @ (pair.K @ with_y))
+            inverse, lift = inverse_factor(cov_u.rows), views.lift_u
+            with_y = views.variates(cross[0], r)
+            inside = inverse.T @ (with_u[0] - lift @ (pair.K @ with_y))
             left, free = variance - float(with_y @ with_y + inside @ inside), n - views.coefficients_wanted - 1
             noise = max(left, 1e-12 * variance) / free if free > 0 else 0.0
             toward = inverse @ (inverse.T @ lift)
-            values, vectors = np.linalg.eigh(symmetric(lift.T @ toward))  # Q
-            half = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
-            safe = replace(
-                Safe.of(pair, inverse @ inside, with_y, on_v.share, n), lift=lift, into=toward @ half, half=half
-            )
+            half = power(symmetric(lift.T @ toward), -0.5, 1e-300)  # Q^-1/2
+            safe = Safe.of(pair, inverse @ inside, with_y, on_v.share, n)
+            safe = replace(safe, lift=lift, into=toward @ half, half=half)
+            left_out = safe.repeated(np.repeat(safe.b[None], len(views.left_out.K), 0))
         else:
-            b, on_y = pair.regressed(with_u, with_v, on_v.beside)
+            b, on_y = pair.regressed(with_u[0], with_v[0], on_v.beside)
             safe = Safe.of(pair, b, on_y, on_v.share, n)
+            b, on_y = views.left_out.regressed(with_u[1:], with_v[1:], on_v.beside)
+            left_out = Safe.of(views.left_out, b, on_y, on_v.share, n)
             with_y = views.variates(cross[0], on_v.beside)
             left = max(variance - float(safe.b @ (own @ safe.b)) - float(with_y @ with_y), 1e-12 * variance)
             noise = left / max(n - views.white.shape[1] - on_v.beside - 1, 1)
-        if odds is not None:
-            left_out = _of_log_odds(views, odds.blocks, on_v, safe)
-        elif inverse is None:
-            b, on_y = views.left_out.regressed(whole[0][1:], whole[1][1:], on_v.beside)
-            left_out = Safe.of(views.left_out, b, on_y, on_v.share, n)
-        else:
-            left_out = safe.repeated(np.repeat(safe.b[None], len(views.left_out.K), 0))
         columns, T = max(len(safe.b) if views.reduced else views.white.shape[1], 1), views.fit.posterior.T
         G = np.eye(r) - T.posterior
         first, second = (float(np.trace(np.tensordot(T.weight, g, 1))) for g in (G, G @ G))
         size = max(float(safe.b @ (own @ safe.b)) - columns * noise, 1e-3 * columns * noise, 1e-300)
         size = size / max(columns - r + second, 1e-300)
         most = max(variance / max(first, LEAST_KEPT), size)
-        stretch = Stretch(noise, size, most, None if odds is None else odds.family.attenuation)
+        stretch = Stretch(noise, size, most, np.ones_like if odds is None else odds.family.attenuation)
         return cls(views, on_v, own, inverse, safe, left_out, stretch)
 
     @cached_property
@@ -328,10 +310,11 @@ class OnOwnPart:
             reduced=views.reduced,
             wanted=views.coefficients_wanted + on_v.beside - r + outcome.covariates,
             free=outcome.free,
-            factor=float(self.stretch.factor(np.asarray(safe.m @ (self.M @ safe.m - safe.m)))),
+            factor=float(self.stretch.attenuation(np.asarray(safe.m @ (self.M @ safe.m - safe.m)))),
             shared=through if on_v.goes_with else None,
             on_v=on_v,
             by=self.estimate,
+            parts=self.parts,
         )
 
     def estimate(self, found: Coefficients, outcome: Outcome, *, grouped: bool, **_: Any) -> Estimate:
@@ -342,11 +325,14 @@ class OnOwnPart:
         """
         views, safe, shrunk, degrees = self.views, self.safe, self.shrunk, max(len(outcome.kept) - 1, 1)
         variance = shrunk.variance
-        least = views.reduced and self.stretch.attenuation is None
+        least = views.reduced and outcome.log_odds is None
         if least and self.inverse is None:
-            variance = (
-                variance + error_at_fixed_features(found.features, found.outcome, outcome.kept, outcome.weight) ** 2
-            )
+            left_out = []
+            for rows in outcome.kept:
+                own, y, w = found.features[rows], found.outcome[rows], outcome.weight[rows]
+                centred = own - np.average(own, axis=0, weights=w), y - np.average(y, weights=w)
+                left_out.append(least_squares(*centred, w))
+            variance = variance + jackknife_variance(np.stack(left_out))
         elif least and self.inverse is not None:
             shared = safe.half @ (safe.lift.T @ self.inverse)
             own = self.stretch.noise * np.sum((self.inverse + safe.into @ (self.M @ shared - shared)) ** 2, axis=1)
@@ -355,8 +341,27 @@ class OnOwnPart:
         ends = self.stretch.ends(safe) if views.rank else None
         return Estimate(shrunk.value, np.sqrt(variance), degrees, identified=ends, set_limits=False)
 
+    def parts(self, outcome: Outcome) -> tuple[Estimate, Estimate]:
+        """Coefficients (d,) on S2, their errors nan without any, and the shares of the outcome's variance: beta'Cov(S1) beta,
+        gamma'Cov(S2) gamma and the noise's."""
+        views, shared, degrees = self.views, self.safe.on_shared, max(len(outcome.kept) - 1, 1)
+        error = jackknife_error(self.left_out.on_shared) if views.rank else np.full_like(shared, np.nan)
 
-def _of_log_odds(views: Any, coef: Array, on_v: Any, safe: Safe | None = None) -> Safe:
+        def parts(at: tuple[Any, Safe, Array], T: Array, doubt: Array) -> Array:
+            pair, safe, variance = at
+            beta = self.stretch(safe, T, doubt)
+            own = np.einsum("...i,...ij,...j->...", beta, pair.cov_s1(T), beta) / variance
+            other = np.einsum("...i,...ij,...j->...", safe.gamma, pair.S(T), safe.gamma) / variance
+            return np.stack([own, other, 1 - own - other], axis=-1)
+
+        variance, *variances = outcome.with_rows[1]
+        at = (views.pair, self.safe, variance), (views.left_out, self.left_out, np.array(variances))
+        split = views.fit.answer(parts, share=self.shrunk.share, at=at)
+        names = ("own part (S1)", "shared part (S2)", "unexplained")
+        return Estimate(shared, error, degrees), Estimate(split.value, split.error, degrees, names)
+
+
+def _of_log_odds(views: Any, coef: Array, on_v: OutcomeOnV, safe: Safe | None = None) -> Safe:
     """From log-odds (..., d + k) of R and of variates of V; safe : of all rows, where coef is without each block."""
     pair, (d, r) = views.pair if safe is None else views.left_out, views.lift_u.shape
     b, on_y = coef[..., :d], coef[..., d:][..., :r]
@@ -365,55 +370,6 @@ def _of_log_odds(views: Any, coef: Array, on_v: Any, safe: Safe | None = None) -
     on_y = on_y if on_y.shape[-1] else np.zeros((*coef.shape[:-1], r))
     found = Safe.of(pair, b, on_y, on_v.share, views.independent_rows)
     return replace(found, lift=views.lift_u) if views.reduced else found
-
-
-# ---- on S1 and on S2
-
-PARTS = ("own part (S1)", "shared part (S2)", "unexplained")
-"""Of the outcome's variance."""
-
-
-@dataclass(frozen=True)
-class BothParts:
-    """Coefficients of an outcome on S1, `coef`, and on S2, `shared`, (d,) each, with their errors: nan without any S2.
-
-    residualised (d,) : those of U with U and V as regressors; trust : in [0, 1], the share of the correction that was made;
-    split (3,) : shares of the outcome's variance beta'Cov(S1) beta + gamma'Cov(S2) gamma + the noise's, see PARTS; on_v : what
-    the outcome has to do with V.
-    """
-
-    coef: Estimate
-    shared: Estimate
-    residualised: Array
-    trust: float
-    split: Estimate
-    on_v: Any
-
-    @classmethod
-    def of(cls, views: Any, outcome: Outcome) -> BothParts:
-        """outcome : with `on_v`, as the user states it."""
-        solved, degrees = OnOwnPart.of(views, outcome), max(len(outcome.kept) - 1, 1)
-        shared = solved.safe.on_shared
-        error = jackknife_error(solved.left_out.on_shared) if views.rank else np.full_like(shared, np.nan)
-
-        def parts(at: tuple[Any, Safe, Array], T: Array, doubt: Array) -> Array:
-            pair, safe, variance = at
-            beta = solved.stretch(safe, T, doubt)
-            own = np.einsum("...i,...ij,...j->...", beta, pair.cov_s1(T), beta) / variance
-            other = np.einsum("...i,...ij,...j->...", safe.gamma, pair.S(T), safe.gamma) / variance
-            return np.stack([own, other, 1 - own - other], axis=-1)
-
-        variance, *variances = outcome.with_rows[1]
-        at = (views.pair, solved.safe, variance), (views.left_out, solved.left_out, np.array(variances))
-        split = views.fit.answer(parts, share=solved.shrunk.share, at=at)
-        return cls(
-            coef=solved.coefficients(outcome).estimate(outcome, grouped=False),
-            shared=Estimate(shared, error, degrees),
-            residualised=solved.safe.b,
-            trust=solved.shrunk.share,
-            split=Estimate(split.value, split.error, degrees, PARTS),
-            on_v=solved.on_v,
-        )
 
 
 # ---- on a prediction

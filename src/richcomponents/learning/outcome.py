@@ -1,4 +1,25 @@
-"""An outcome beside the views: what coefficients and tests read of it, wherever its rows are."""
+"""An outcome beside the views: what coefficients and tests read of it, wherever its rows are, and what it has to do with V.
+
+Of o = beta'S1 + gamma'S2 + delta'S3 + noise the coefficients on S1 are corrected (learning/coefficients) under one of two
+assumptions:
+
+* o does not go with V at all: gamma = delta = 0.
+* o goes with V as the shared part does: delta = 0. In the shared canonical coordinates Cov(y, o) = D gamma, so that
+  gamma = D^-1 Cov(y, o), whatever T; and o - gamma'U depends on S1 only, with the coefficients beta - gamma.
+
+Both can be tested. The test of o on the SHARED variates y_1..y_r says how much of gamma to believe,
+
+    share = max(0, 1 - (F_0 / F)^2),     F_0 the statistic at the level GOES_WITH;
+
+below it gamma = 0: nothing is lost where o does not go with V. What V has of its own, y_{r+1}.., must not tell anything of o
+under either assumption: `belief` in corrections falls to zero with the p value of that test, from WITNESSED on. Where o goes
+with V and the shared part fills V, nothing is left that could witness delta = 0: gamma and delta cannot be told apart, and
+nothing is corrected (unless the user says that delta = 0); where few are left (ENOUGH), or the cross-cumulants contradict the
+model besides, less is.
+
+Without any correction the answer is least squares on U and V. How much of V stands beside U, its r shared variates or all of
+them, changes coefficients outside the shared coordinates only; the smaller squared error on left-out blocks decides.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +32,23 @@ from scipy import stats
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import least_squares, whitening
-from richcomponents.inference.verdicts import Test
+from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.moments.data import AffineMap, Data, Dependence, Partial, RowUnits
+from richcomponents.storage import storable
+from richcomponents.text import in_line
+
+GOES_WITH = 0.05
+"""p value of the test on the shared variates below which gamma is taken into account."""
+
+WITNESSED = next(limit for limit, found in RULES["outcome"].below if found == Verdict.WEAK)
+"""p value of the test on the other variates (on the shared ones, where there are no others) below which corrections are
+believed less."""
+
+CONTRADICTED = "The outcome contradicts the model"
+
+ENOUGH = 1.5
+"""With r shared variates, r / ENOUGH others are witnesses enough that an outcome goes with V through the shared part only."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +59,11 @@ class Outcome:
     statistical block of each. Rows that are not in memory are a few others with the same second moments, block by block
     (`equivalent_rows`): whatever reads an outcome must count rows by their weights. free : the rows' number less what
     covariates took; known (m, q) : these, centred; partial : the regression of the views on them, or None, and coef (q,) that
-    of y; mean, squares : of y, the sum of its squares about the mean. units, data : of rows that depend on each other, in
+    of y; mean : of y. units, data : of rows that depend on each other, in
     memory or elsewhere. log_odds : the linear predictor of a generalised linear model on the residual (log-odds, the
     log of a mean count, ...), to be calibrated instead of least squares.
     at (m,) : numbers of these rows in the table, where some were left out. on_v : what the outcome has to do with the other
-    view, where that was tested (pair.outcomes).
+    view, where that was tested.
     """
 
     rows: Array
@@ -40,12 +75,11 @@ class Outcome:
     partial: Partial | None = None
     coef: Array | None = None
     mean: float = 0.0
-    squares: float = 0.0
     units: RowUnits = field(default_factory=RowUnits)
     data: Data | None = None
     log_odds: LinearPredictor | None = None
     at: IntArray | None = None
-    on_v: Any = None
+    on_v: OutcomeOnV | None = None
 
     def of(self, values: Array) -> Array:
         """Values of all rows of the table -> those of the rows that are here."""
@@ -54,31 +88,23 @@ class Outcome:
     def replaced(self, values: Array) -> Outcome:
         """The same rows with another outcome, values (m,)."""
         mean = float(np.average(values, weights=self.weight))
-        centred = values - mean
-        coef = None
-        left = centred
+        left, coef = values - mean, None
         if self.covariates:
-            coef = least_squares(self.known, centred, self.weight)
-            left = centred - self.known @ coef
-        squares = float(self.weight @ centred**2)
-        return replace(self, y=left, coef=coef, mean=mean, squares=squares, data=None, on_v=None)
+            coef = least_squares(self.known, left, self.weight)
+            left = left - self.known @ coef
+        return replace(self, y=left, coef=coef, mean=mean, data=None, on_v=None)
 
     def without(self, block: int) -> Outcome:
         """The rows outside of a block, y about its mean there."""
         keep = self.block != block
-        weight, y, known = self.weight[keep], self.y[keep], self.known[keep]
-        level = float(np.average(y, weights=weight))
-        measured = y - level if self.coef is None else y - level + known @ self.coef
+        taken = {name: getattr(self, name)[keep] for name in ("rows", "weight", "block", "known")}
+        level, n = float(np.average(self.y[keep], weights=taken["weight"])), float(taken["weight"].sum())
         return replace(
             self,
-            rows=self.rows[keep],
-            y=y - level,
-            weight=weight,
-            block=self.block[keep],
-            free=self.free * float(weight.sum()) / self.n,
-            known=known,
+            **taken,
+            y=self.y[keep] - level,
+            free=self.free * n / self.n,
             mean=self.mean + level,
-            squares=float(weight @ measured**2),
             units=self.units.take(np.flatnonzero(keep)),
             data=None,
             at=np.flatnonzero(keep) if self.at is None else self.at[keep],
@@ -168,3 +194,127 @@ def outcome_test(outcome: Outcome, outside: IntArray, lost: float = 0.0, to: Arr
         _, noise, spread = dependence.at(0)
         df = (k / spread, 1 / (1 / df[1] + 1 / noise))
     return Test("outcome", f, df, float(stats.f.sf(f, *df)))
+
+
+# ---- two views
+
+
+@storable
+@dataclass(frozen=True)
+class OutcomeOnV:
+    """What an outcome has to do with V.
+
+    rank : shared variates; beside : variates of V that stand beside U; every : whether these are all there are.
+    on_shared, on_rest : tests of the outcome on the shared variates of V, and on what else V has (None: there is nothing else).
+    share : of gamma that is believed; belief : in corrections; both in [0, 1]. stated : the user says that it goes with S2.
+    letters : what the component's view and the other are called; name : the outcome.
+    """
+
+    rank: int
+    beside: int
+    every: bool
+    on_shared: Test
+    on_rest: Test | None
+    share: float
+    belief: float
+    stated: bool = False
+    letters: tuple[str, str] = ("U", "V")
+    name: str = "y"
+
+    @classmethod
+    def of(cls, outcome: Outcome, solution: Any) -> OutcomeOnV:
+        found, rank, whole = solution.canonical, solution.rank, not solution.reduced_views
+        rest, most, columns = found.y_from_v[rank:], len(found.correlations), solution.outside(solution.keys[0])
+        on_shared = outcome_test(outcome, columns, solution.lost, found.y_from_v[:rank])
+        on_rest = outcome_test(outcome, columns, solution.lost, rest) if len(rest) else None
+        critical = float(stats.f.isf(GOES_WITH, *on_shared.df)) if on_shared.p_value < GOES_WITH else np.inf
+        share = max(0.0, 1 - (critical / on_shared.statistic) ** 2) if np.isfinite(critical) else 0.0
+        belief = not_rejected((on_shared if on_rest is None else on_rest).p_value)
+        witnesses = min(1.0, ENOUGH * len(rest) / max(rank, 1))
+        belief = belief * (1 - share * (1 - witnesses)) if on_rest is not None else belief
+        if share > 0:  # what else speaks against the model
+            belief *= not_rejected(float(np.nan_to_num(solution.cumulants_test.p_value, nan=1.0)))
+        enough = whole and outcome.n > 2 * (found.rank_u + most)
+        beside = _beside(outcome, solution, most) if enough and most > rank else rank
+        letters = ("V", "U") if solution.exchanged_ else ("U", "V")
+        return cls(rank, beside, whole and beside == most, on_shared, on_rest, share, belief, letters=letters)
+
+    @property
+    def goes_with(self) -> bool:
+        """Whether the outcome is taken to go with S2."""
+        return self.share > 0
+
+    @property
+    def fails(self) -> str:
+        """Which assumption about the outcome the data reject, in words; nothing where none is. Where nothing is shared nothing
+        is corrected, and nothing can be wrong."""
+        if self.stated or self.belief > 0 or not self.rank:
+            return ""
+        (u, v), name = self.letters, in_line(self.name)
+        goes = f"{name} goes with {v} ({self.on_shared.p_text}), and the"
+        if self.on_rest is None:
+            return f"{goes} shared part fills {v}: nothing tells whether through the shared part or by {v}'s own"
+        if not_rejected(self.on_rest.p_value) > 0:
+            return f"{goes} cross-cumulants contradict the model: nothing tells whether through the shared part"
+        return f"{name} goes with what {v} does not share with {u} ({self.on_rest.p_text})"
+
+    @property
+    def doubt(self) -> str:
+        """What speaks against the model, what is done and what to do, or what speaks against the user's word that y goes with V
+        through the shared part only; nothing where nothing does."""
+        if self.fails:
+            v = self.letters[1]
+            done = f"Coefficients are those adjusted for {v}, not corrected. Check that {v} holds controls only"
+            return f"{CONTRADICTED}: {self.fails}. {done}"
+        if not self.stated or self.on_rest is None or self.on_rest.finding != Verdict.CONTRADICTED:
+            return ""
+        return (
+            f"shared=True says that {in_line(self.name)} goes with V through the shared part only, but it goes with what V "
+            f"does not share with U ({self.on_rest.p_text}): coefficients may be wrong"
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the coefficients must be told, as sentences."""
+        (u, v), name, doubt = self.letters, in_line(self.name), (f"{self.doubt}.",) if self.doubt else ()
+        if self.stated:
+            return doubt
+        if not self.rank:
+            said = f"Nothing shared was found, but all of {v} stands beside {u}: it predicts {name} better on left-out samples."
+            return (said,) if self.beside else ()
+        adjusted = (
+            f"Residualised means adjusted for all of {v}."
+            if self.every
+            else f"Residualised means adjusted for the {self.rank} directions of {v} that {u} shares: more of what "
+            f"correlates with {u} made predictions of {name} on left-out samples no better, or was not tried (views with too "
+            "many columns)."
+        )
+        if self.goes_with and not doubt:
+            doubt = (
+                f"{name} goes with {v} ({self.on_shared.p_text}) as the shared part does: it is taken to depend on the "
+                f"shared part too, and coefficients are those on {u}'s own part beside it.",
+            )
+        return (*doubt, adjusted)
+
+
+def not_rejected(p: float) -> float:
+    """Belief that is left where a test has this p value: 1 from WITNESSED on, 0 at half of it."""
+    return float(np.clip(2 * p / WITNESSED - 1, 0.0, 1.0))
+
+
+def _beside(outcome: Outcome, solution: Any, most: int) -> int:
+    """Shared or `most` variates of V beside U: the smaller squared error on blocks that were left out."""
+    found, rank, (u, v) = solution.canonical, solution.rank, solution.split(outcome.rows)
+    table = np.column_stack([u @ found.x_from_u.T, v @ found.y_from_v[:most].T, np.ones(len(u)), outcome.y])
+    order = [*range(found.rank_u + rank), found.rank_u + most, *range(found.rank_u + rank, found.rank_u + most), -1]
+    table, weight = table[:, order], outcome.weight  # the variates that may be left out come last but one
+    sums = np.stack([table[left].T * weight[left] @ table[left] for left in ~outcome.kept])
+    kept = sums.sum(axis=0) - sums
+
+    def squares(k: int) -> float:
+        coef = np.linalg.solve(kept[:, :k, :k] + 1e-9 * outcome.n * np.eye(k), kept[:, :k, -1:])[..., 0]
+        left = np.concatenate([-coef, np.ones((len(coef), 1))], axis=1)
+        at = [*range(k), -1]
+        return float(np.einsum("bi,bij,bj->", left, sums[:, at][:, :, at], left))
+
+    few, all_ = found.rank_u + rank + 1, found.rank_u + most + 1
+    return most if squares(all_) < squares(few) else rank

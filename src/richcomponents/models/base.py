@@ -17,13 +17,12 @@ from richcomponents.data.classes import Contrast
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.inference.verdicts import Test, Verdict
-from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.outcome import Outcome, OutcomeOnV
 from richcomponents.models.estimator import Estimator, refuse_second_table
 from richcomponents.models.rca import ComponentAnalysis, add_block, fit_rca
 from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
-from richcomponents.pair.outcomes import CONTRADICTED, OutcomeOnV
 from richcomponents.plots import estimate_plot
 from richcomponents.text import page
 
@@ -258,6 +257,16 @@ class OutcomeLearner(ComponentLearner):
         """F-test of y on the views outside of the component: y depends on the component only, so it must not go with them."""
         return self._need_rca().outcome_test(X, self._coded(X, y), self.component)
 
+    def _checked_cross(self, component: Component, cross: object) -> Array:
+        """Learn from an extracted component; Cov(component, y) (d,) as numbers."""
+        with_y = np.asarray(cross, dtype=np.float64)
+        d = len(self._take_component(component).mean)
+        if with_y.shape != (d,):
+            raise DataError(f"cross must have one entry per column of the component ({d}), got shape {with_y.shape}")
+        if not np.isfinite(with_y).all():
+            raise DataError("cross must be finite: the covariance with y is missing or infinite")
+        return with_y
+
     def _coded(self, X: object, y: object) -> Any:
         """y as numbers, or the column of X that holds them."""
         return y
@@ -281,11 +290,8 @@ class OutcomeLearner(ComponentLearner):
         """
         model, on_v = self._need_rca(), outcome.on_v
         if on_v is not None:
-            if on_v.contradicts_stated():
-                warn_user(on_v.contradicts_stated(), SpecificationWarning)
-            if on_v.fails:
-                more = remedy if on_v.on_rest is None else ""
-                warn_user(f"{CONTRADICTED}: {on_v.fails}. {on_v.remedy}{more}", SpecificationWarning)
+            if on_v.doubt:
+                warn_user(f"{on_v.doubt}{remedy if on_v.on_rest is None else ''}", SpecificationWarning)
             return
         test = model.fitted_.outcome_test(outcome, self.component)
         if test.finding == Verdict.CONTRADICTED:

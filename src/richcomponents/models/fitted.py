@@ -26,7 +26,6 @@ from richcomponents.errors import DataError
 from richcomponents.inference.draws import Draws
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients
-from richcomponents.learning.glm import LinearPredictor
 from richcomponents.learning.outcome import Outcome, outcome_test
 from richcomponents.models.estimator import complete_rows, data_of, read_once
 from richcomponents.moments import Moments, block_numbers
@@ -319,8 +318,8 @@ class Fitted:
                     f"y is an exact function of the covariates ({names}): they leave nothing to explain. Is y one of them?"
                 )
             column = left
-        free, squares = max(float(weight.sum()) - self.lost, 1.0), float(weight @ (target - centre[-1]) ** 2)
-        return Outcome(rows, column, weight, blocks, free, beside, self.partial, coef, float(centre[-1]), squares)
+        free = max(float(weight.sum()) - self.lost, 1.0)
+        return Outcome(rows, column, weight, blocks, free, beside, self.partial, coef, float(centre[-1]))
 
     # ---- what learners ask; of : an outcome, or rows in the columns used
 
@@ -344,34 +343,31 @@ class Fitted:
     def _rows(self, of: Outcome | Array) -> Array:
         return of.rows if isinstance(of, Outcome) else self.centred(of)
 
-    def beside(self, outcome: Outcome, component: object = None) -> tuple[Outcome, Array | None]:
+    def beside(
+        self, outcome: Outcome, component: object = None, *, stated: bool = False
+    ) -> tuple[Outcome, Array | None]:
         """An outcome, with what it has to do with the other view of two; and, where it goes with that, the variates (m, k) of
-        the other view that stand beside its residual. A component that lives in both views has no other."""
+        the other view that stand beside its residual. A component that lives in both views has no other. stated : the user
+        says that the outcome depends on both parts."""
         solution, key = self.solved_for(component)
         if not len(solution.outside(key)):
             return replace(outcome, on_v=None), None
         outcome = replace(outcome, on_v=solution.on_v(outcome))
+        if stated and outcome.on_v is not None:
+            outcome = replace(outcome, on_v=replace(outcome.on_v, share=1.0, belief=1.0, stated=True))
         if outcome.on_v is None or not outcome.on_v.goes_with:
             return outcome, None
         return outcome, solution.variates(outcome.rows, outcome.on_v.beside)
 
-    def calibrate(
-        self,
-        outcome: Outcome,
-        component: object = None,
-        *,
-        log_odds: LinearPredictor | None = None,
-        penalised: bool = False,
-    ) -> Coefficients:
-        """Coefficients of an outcome on a component: see :meth:`ContrastiveRCA.calibrate`.
+    def calibrate(self, outcome: Outcome, component: object = None, *, penalised: bool = False) -> Coefficients:
+        """Coefficients of an outcome on a component: see :meth:`ContrastiveRCA.calibrate`. Of one with log-odds on
+        :meth:`stand_in` these are calibrated, instead of least squares.
 
-        log_odds : the linear predictor of a generalised linear model of y on :meth:`residual`, calibrated instead of least
-        squares. penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
+        penalised : the caller will use a penalty; else, with no more samples than coefficients, this refuses.
         """
         solution, key = self.solved_for(component)
-        if not penalised and log_odds is None:
+        if not penalised and outcome.log_odds is None:
             solution.check_determined(key, len(self.design.known))
-        outcome = outcome if log_odds is None else replace(outcome, log_odds=log_odds)
         return solution.calibrate(key, outcome)  # type: ignore[no-any-return]
 
     def outcome_test(self, outcome: Outcome, component: object = None) -> Test:

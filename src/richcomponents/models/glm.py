@@ -22,8 +22,16 @@ from richcomponents.data.design import is_column, labels_in
 from richcomponents.data.table import as_matrix, refuse_foreign, refuse_gaps
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.learning.coefficients import Coefficients, Refit
-from richcomponents.learning.families import FAMILIES, Family, Multinomial, NegativeBinomial, Poisson
-from richcomponents.learning.glm import GLMFit, error_of_shape, ridge_glm
+from richcomponents.learning.glm import (
+    FAMILIES,
+    Family,
+    GLMFit,
+    Multinomial,
+    NegativeBinomial,
+    Poisson,
+    error_of_shape,
+    ridge_glm,
+)
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.estimator import present, used_rows
@@ -33,12 +41,6 @@ from richcomponents.text import in_line
 
 _FEW_CASES = 10  # of the rarest class, or rows with a count above zero, below which there is a warning
 _EVENTS = 5  # rows of the rarest class (counts in all) per coefficient, below which these are seriously too large
-
-_UNITS = {
-    "logistic": "the log-odds of {}",
-    "probit": "the probit of {}",
-    "multinomial": "the log-odds of each class of {} against {}",
-}
 
 
 def _has_classes(model: Any) -> bool:
@@ -142,7 +144,7 @@ class ComponentGLM(OutcomeLearner):
 
     def _learn(self, model: ComponentAnalysis, first: Outcome, target: Array, y: object, *, grouped: bool) -> Self:
         """y : as it was given, for its name."""
-        fitted = model.fitted_
+        fitted, nuisance = model.fitted_, first.known if first.covariates else None
         every = [first, *(first.replaced(numbers) for numbers in self._numbers(target)[1:])]
         pairs = [fitted.beside(one, self.component) for one in every]
         outcomes = [self._named(one, y) for one, _ in pairs]
@@ -150,17 +152,15 @@ class ComponentGLM(OutcomeLearner):
         most = outcomes[int(np.argmax(on_v))]  # what is against the model, or goes with V through the shared part
         self.on_v_ = most.on_v
         self._warn_of_others(most)
-        nuisance = first.known if first.covariates else None
         rows = [fitted.stand_in(outcome, self.component) + self._origin() for outcome in outcomes]
-        beside = [one if more is None else np.hstack([one, more]) for one, (_, more) in zip(rows, pairs, strict=True)]
-        width = max(one.shape[1] for one in beside)
-        columns = [np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in beside]
+        columns = [one if more is None else np.hstack([one, more]) for one, (_, more) in zip(rows, pairs, strict=True)]
+        width, d = max(one.shape[1] for one in columns), rows[0].shape[1]
+        columns = [np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in columns]
         low = self._glm(columns, target, nuisance)
-        self.residualised_ = self._shaped(low.coefs[:, : rows[0].shape[1]], flat=True)
-        found = [
-            fitted.calibrate(outcome, self.component, log_odds=one)
-            for outcome, one in zip(outcomes, low.predictors(first.kept), strict=True)
-        ]
+        self.residualised_ = self._shaped(low.coefs[:, :d], flat=True)
+        odds = zip(outcomes, low.predictors(first.kept), strict=True)
+        outcomes = [replace(outcome, log_odds=one) for outcome, one in odds]
+        found = [fitted.calibrate(outcome, self.component) for outcome in outcomes]
         trusts = np.array([one.trust for one in found], dtype=np.float64)
         self.simple_ = found[0].simple
         self._through_shared: Any = [one.shared for one in found]  # of S2, as far as y goes with it
@@ -173,7 +173,7 @@ class ComponentGLM(OutcomeLearner):
                 one.estimate(outcome, grouped=grouped, refit=self._refitting(one, j, target, nuisance))
                 for j, (one, outcome) in enumerate(zip(found, outcomes, strict=True))
             ]
-            shape = np.zeros_like(theta)
+            shape = np.zeros_like(theta)  # the error of taking S1 for Gaussian
             if isinstance(self.family_, Poisson) and trusts[0] and self.fit_intercept:
                 tilt = fitted.residual(outcomes[0], self.component).T @ (target - target.mean()) / target.sum()
                 shape[0] = trusts[0] * error_of_shape(self.component_, tilt, theta[0])
@@ -213,21 +213,16 @@ class ComponentGLM(OutcomeLearner):
         return refit
 
     def _together(self, estimates: Sequence[Estimate], theta: Array, shape: Array) -> Estimate:
-        """Of all predictors, one after the other; shape (m, d) : the error of taking S1 for Gaussian."""
+        """Of all predictors, one after the other; shape (m, d) : what else their errors hold."""
 
         def pairs(what: str) -> Any:
             ends = [getattr(one, what) for one in estimates]
             return None if any(end is None for end in ends) else tuple(map(np.concatenate, zip(*ends, strict=True)))
 
-        return replace(
-            estimates[0],
-            value=theta.ravel(),
-            standard_error=np.hypot(np.concatenate([one.standard_error for one in estimates]), shape.ravel()),
-            names=self._names(None),
-            positive=self._positive(),
-            identified=pairs("identified"),
-            identified_error=pairs("identified_error"),
-        )
+        errors = np.hypot(np.concatenate([one.standard_error for one in estimates]), shape.ravel())
+        found = replace(estimates[0], value=theta.ravel(), standard_error=errors, names=self._names(None))
+        ends, their_errors = pairs("identified"), pairs("identified_error")
+        return replace(found, positive=self._positive(), identified=ends, identified_error=their_errors)
 
     def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Of the coefficients: columns, of several classes each with its class."""
@@ -281,9 +276,8 @@ class ComponentGLM(OutcomeLearner):
 
     def _outcome_codes(self, y: object) -> Array:
         """Counts, or numbers of classes in the order of `levels_`: (n,)."""
-        return self._class_codes(y) if self._of_classes else _counts(y)
-
-    def _class_codes(self, y: object) -> Array:
+        if not self._of_classes:
+            return _counts(y)
         labels = _labels(y)
         try:
             check_classification_targets(labels)
@@ -299,11 +293,7 @@ class ComponentGLM(OutcomeLearner):
                 "with OneVsRestClassifier"
             )
         if (count := int(counts.min())) < _FEW_CASES:
-            warn_user(
-                f"only {count} of {len(codes)} rows are of the class {classes[counts.argmin()]}: coefficients and their "
-                f"errors mean little below about {_FEW_CASES}. Collect more of it",
-                SampleSizeWarning,
-            )
+            _warn_of_few(f"{count} of {len(codes)} rows are of the class {classes[counts.argmin()]}", "of it")
         order = self._set_classes(classes, labels, declared_order(y))
         return np.asarray(np.argsort(order)[codes], dtype=np.float64)
 
@@ -347,14 +337,15 @@ class ComponentGLM(OutcomeLearner):
 
     def _warn_of_size(self, found: Coefficients, target: Array) -> bool:
         """Coefficients on many columns are too large; returns whether there are rows enough for honest errors."""
+        events, what, size = int(target.sum()), "counts in all", "coefficients"
         if self._of_classes:
-            events = int(min(np.sum(target == level) for level in np.unique(target)))
-            what = "rows of the rarer class"
-        else:
-            events, what = int(target.sum()), "counts in all"
+            events, what, size = (
+                int(np.unique(target, return_counts=True)[1].min()),
+                "rows of the rarer class",
+                "log-odds",
+            )
         if events < _EVENTS * found.wanted:
             errors = "" if found.determined else ", and no errors are given"
-            size = "log-odds" if self._of_classes else "coefficients"
             warn_user(
                 f"{events} {what} for {found.wanted} coefficients, fewer than {_EVENTS} each: {size} come "
                 f"out too large{errors}. Use fewer columns, or a larger penalty (alpha=)",
@@ -432,15 +423,16 @@ class ComponentGLM(OutcomeLearner):
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: object) -> Array:
         """Probabilities (n, k) of classes_ for new (u, v)."""
-        return self._chances(self._expected(X))
+        return self._in_order(self.family_.mean(self._expected(X)))
 
-    def _chances(self, eta: Array) -> Array:
-        return self._in_order(self.family_.mean(eta))
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def predict_proba_clean(self, S: object) -> Array:
+        """Probabilities (n, k) of classes_ for samples S (n, d) of the component itself."""
+        return self._in_order(self.family_.mean(self._predictors(self._samples(S))))
 
     def _predicted(self, eta: Array) -> Array:
-        if not self._of_classes:
-            return self.family_.mean(eta)
-        return np.asarray(self.classes_[self._chances(eta).argmax(axis=1)])
+        mean = self.family_.mean(eta)
+        return np.asarray(self.classes_[self._in_order(mean).argmax(axis=1)]) if self._of_classes else mean
 
     def predict(self, X: object) -> Array:
         """Classes, or expected counts, (n,) for new (u, v)."""
@@ -449,11 +441,6 @@ class ComponentGLM(OutcomeLearner):
     def predict_clean(self, S: object) -> Array:
         """Classes, or expected counts, (n,) for samples S (n, d) of the component itself."""
         return self._predicted(self._predictors(self._samples(S)))
-
-    @available_if(_has_classes)  # type: ignore[untyped-decorator]
-    def predict_proba_clean(self, S: object) -> Array:
-        """Probabilities (n, k) of classes_ for samples S (n, d) of the component itself."""
-        return self._chances(self._predictors(self._samples(S)))
 
     def score(self, X: object, y: object) -> float:
         """Accuracy for classes; for counts the share of the (Poisson) deviance that is explained."""
@@ -474,7 +461,7 @@ class ComponentGLM(OutcomeLearner):
         if not self._of_classes:
             return ""
         if self._contrast is not None:
-            return f"{'log-odds' if self.family == 'logistic' else 'probit'} of {in_line(self._contrast, 300)}"
+            return f"{FAMILIES[self.family].unit} of {in_line(self._contrast, 300)}"
         first, *others = (in_line(str(level)) for level in self.levels_)
         return f"log-odds of {', '.join(others)} against {first}"
 
@@ -488,8 +475,9 @@ class ComponentGLM(OutcomeLearner):
 
     def unit(self, outcome: str = "y") -> str:
         """What a coefficient is; outcome : the name of what is or is not the case, or is counted."""
-        what = _UNITS.get(self.family, "the log of the mean of {}")
-        return f"change of {what.format(outcome, *getattr(self, 'levels_', ('the reference',))[:1])} per unit"
+        several = f"each class of {outcome} against {getattr(self, 'levels_', ('the reference',))[0]}"
+        of = several if self.family == "multinomial" else outcome
+        return f"change of the {FAMILIES[self.family].unit} of {of} per unit"
 
     def unfitted(self) -> Self:
         """A clone with the class that was taken as reference."""
@@ -528,6 +516,13 @@ def unsaid(found: Coefficients, coef: Array, features: Array | None = None) -> f
     return float(coef @ (found.covariance @ coef) - np.sum((features @ coef) ** 2) / found.free)
 
 
+def _warn_of_few(what: str, more: str) -> None:
+    warn_user(
+        f"only {what}: coefficients and their errors mean little below about {_FEW_CASES}. Collect more {more}",
+        SampleSizeWarning,
+    )
+
+
 def _counts(y: object) -> Array:
     """Numbers, none negative: (n,). Rates are welcome: what is used of y is its mean, and how it varies."""
     values = _labels(y)
@@ -542,11 +537,7 @@ def _counts(y: object) -> Array:
     if not counts.any():
         raise DataError("y is zero in every row: there is nothing to count")
     if (positive := int(np.sum(counts > 0))) < _FEW_CASES:
-        warn_user(
-            f"only {positive} of {len(counts)} rows hold a count above zero: coefficients and their errors mean little "
-            f"below about {_FEW_CASES}. Collect more rows",
-            SampleSizeWarning,
-        )
+        _warn_of_few(f"{positive} of {len(counts)} rows hold a count above zero", "rows")
     return counts
 
 

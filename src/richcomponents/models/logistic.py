@@ -14,7 +14,7 @@ from richcomponents.components.component import check_order
 from richcomponents.data.design import is_column
 from richcomponents.errors import DataError
 from richcomponents.learning.chebyshev import LogisticLikelihood
-from richcomponents.learning.families import Logistic
+from richcomponents.learning.glm import Logistic
 from richcomponents.learning.likelihood import fit_likelihood
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models.glm import ComponentGLM
@@ -108,41 +108,37 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         codes = y if is_column(y) else self._outcome_codes(y)
         _, outcome = fit_rca(model, X, codes, groups, component=self.component)
         self._keep_rca(model)
-        return self._from_sums(outcome)
+        p, n, centred = outcome.mean, outcome.n, outcome.y
+        if outcome.coef is not None:
+            centred = centred + outcome.known @ outcome.coef
+        variance = float(outcome.weight @ centred**2) / n
+        if abs(variance - p * (1 - p)) > 1e-6 or not 0 < p < 1:
+            raise DataError(
+                f"the outcome has mean {p:.4g} and variance {variance:.4g}, which zeros and ones have not: code the "
+                "two classes as 0 and 1"
+            )
+        R = model.fitted_.residual(outcome, self.component)
+        self._of_moments(self.component_, R.T @ (outcome.weight * outcome.y) / outcome.free, p)
+        self.simple_ = "residualised"
+        share = p if self.positive_ == 1 else 1 - p
+        self._count(np.arange(2), np.array([n * (1 - share), n * share]))
+        return self
 
     def _learn(self, model: ComponentAnalysis, first: Outcome, target: Array, y: object, *, grouped: bool) -> Self:
         super()._learn(model, first, target, y, grouped=grouped)
-        if self.approximation == "auto" and self.method == "auto":
+        fitted = model.fitted_
+        if self.method == "paper":
+            path = contrastive_logistic(extraction_of(fitted.solution, fitted.key(self.component), first.rows), target)
+            theta, intercept, bound = path.theta, 0.0, path.confined > 0.5
+        elif self.approximation == "chebyshev":  # R stands in for S1 in Cov(S1, y)
+            check_order(order := int(self.degree) + 1)
+            cross = fitted.residual(first, self.component).T @ (target - target.mean()) / first.free
+            component = fitted.component_for_gradients(first, self.component, order)
+            theta, intercept, bound = self._polynomial(component, cross, float(target.mean()))
+        else:
             return self
-        theta, intercept, bound = self._from_rows(model, first, target)
         self._set(theta[None], np.array([intercept]))
-        found = None if bound else self.coefficients_
-        self.coefficients_ = None if found is None else replace(found, value=theta)
-        return self
-
-    def _from_sums(self, outcome: Outcome) -> Self:
-        """From the cumulants of the component, Cov(R, y) and E[y]."""
-        p, n = outcome.mean, outcome.n
-        if abs(outcome.squares - n * p * (1 - p)) > 1e-6 * n or not 0 < p < 1:
-            raise DataError(
-                f"the outcome has mean {p:.4g} and variance {outcome.squares / n:.4g}, which zeros and ones have not: code the "
-                "two classes as 0 and 1"
-            )
-        plain = self._need_rca().fitted_.residual(outcome, self.component)
-        cross = plain.T @ (outcome.weight * outcome.y) / outcome.free
-        if self._set_classes(np.array([0, 1]))[1] == 0:
-            cross, p = -cross, 1 - p
-        self._count(np.arange(2), np.array([n * (1 - p), n * p]))
-        self.simple_ = "residualised"
-        theta, intercept, _ = self._polynomial(self.component_, cross, p)
-        return self._set_alone(theta, intercept, None)
-
-    def _set_alone(self, theta: Array, intercept: float, simple: Array | None) -> Self:
-        """What cumulants gave, without errors."""
-        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = simple, 1.0, None, None
-        self._through_shared = None
-        self._keep_family(Logistic(), 0.0)
-        self._set(theta[None], np.array([intercept]))
+        self.coefficients_ = None if bound or self.coefficients_ is None else replace(self.coefficients_, value=theta)
         return self
 
     def fit_component(self, component: Component, cross: object, mean: float = 0.5) -> Self:
@@ -159,22 +155,24 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
         self._check_parameters()
         if self.method == "paper":
             raise ValueError("method='paper' takes mini-batches of rows: use fit(X, y), or approximation='chebyshev'")
-        self._take_component(component)
-        with_y = np.asarray(cross, dtype=np.float64)
-        if with_y.shape != component.mean.shape or not np.isfinite(with_y).all():
-            raise DataError(
-                f"cross must hold one finite number per column of the component ({len(component.mean)}), got shape "
-                f"{with_y.shape}"
-            )
+        with_y = self._checked_cross(component, cross)
         if not 0 < mean < 1:
             raise DataError(f"mean is the share of the second class, strictly between 0 and 1, got {mean!r}")
+        return self._of_moments(component, with_y, float(mean))
+
+    def _of_moments(self, component: Component, cross: Array, mean: float) -> Self:
+        """From its cumulants, Cov(S, y) and E[y], y zeros and ones: without errors and protection."""
         if self._set_classes(np.array([0, 1]))[1] == 0:
-            with_y, mean = -with_y, 1 - mean
+            cross, mean = -cross, 1 - mean
         if self.approximation == "auto":
-            theta, intercept = self._from_cumulants(component, with_y, float(mean))
+            theta, intercept = self._from_cumulants(component, cross, mean)
         else:
-            theta, intercept, _ = self._polynomial(component, with_y, float(mean))
-        return self._set_alone(theta, intercept, theta)
+            theta, intercept, _ = self._polynomial(component, cross, mean)
+        self.residualised_, self.trust_, self.coefficients_, self.on_v_ = None, 1.0, None, None
+        self._through_shared = None
+        self._keep_family(Logistic(), 0.0)
+        self._set(theta[None], np.array([intercept]))
+        return self
 
     # ---- fitting
 
@@ -188,19 +186,6 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
 
     def _wanted(self, labels: list[Any]) -> Any:
         return self.positive
-
-    def _from_rows(self, model: ComponentAnalysis, outcome: Outcome, y: Array) -> tuple[Array, float, bool]:
-        """theta (d,), the intercept, and whether they are those of the bound. R stands in for S1 in Cov(S1, y), but not in the
-        paper's; cumulants come from the state or from the rows, whichever is cheaper."""
-        if self.method == "paper":
-            solution, key = model.fitted_.solution, model.fitted_.key(self.component)
-            path = contrastive_logistic(extraction_of(solution, key, outcome.rows), y)
-            return path.theta, 0.0, path.confined > 0.5
-        cross = model.fitted_.residual(outcome, self.component).T @ (y - y.mean()) / outcome.free
-        order = int(self.degree) + 1
-        check_order(order)
-        component = model.fitted_.component_for_gradients(outcome, self.component, order)
-        return self._polynomial(component, cross, float(y.mean()))
 
     def _polynomial(self, component: Component, cross: Array, mean: float) -> tuple[Array, float, bool]:
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}

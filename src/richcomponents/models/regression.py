@@ -119,52 +119,37 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self.shared_coef_: Array | None = None
         self.shared_coefficients_: Estimate | None = None
         self.variance_split_: Estimate | None = None
+        self.coefficients_: Estimate | None = None
         self._along_classes: Array | None = None
         self._through_shared: Array | None = None
 
-    def _learn(self, outcome: Outcome, y: object, *, grouped: bool = False) -> Self:
+    def _learn(self, measured: Outcome, y: object, *, grouped: bool = False) -> Self:
         """y : as it was given, for its name."""
-        model = self._need_rca()
+        model, names = self._need_rca(), self.component_.feature_names
         self._nothing_shared()
-        if self.shared:
-            return self._learn_both(model, outcome, y)
-        outcome = self._named(model.fitted_.beside(outcome, self.component)[0], y)
-        self.on_v_ = outcome.on_v
-        self._along_classes = model.fitted_.class_effect(outcome)
+        measured = self._named(model.fitted_.beside(measured, self.component, stated=self.shared)[0], y)
+        self.on_v_ = measured.on_v
+        self._along_classes = model.fitted_.class_effect(measured)
         both = "; if y goes with V through the shared part only, say so (shared=True)"
-        self._warn_of_others(outcome, both if self._may_share() else "")
-        found = model.fitted_.calibrate(outcome, self.component, penalised=self.alpha != 0)
-        measured, outcome = outcome, replace(outcome, y=found.outcome)
+        self._warn_of_others(measured, both if self._may_share() else "")
+        found = model.fitted_.calibrate(measured, self.component, penalised=self.alpha != 0)
+        outcome = replace(measured, y=found.outcome)
         self.alpha_ = float(self.alpha) if self.alpha != "cv" else self._choose_alpha(found.features, outcome)
         self.residualised_: Array | None = found.residualised
-        self.simple_ = found.simple
+        self.simple_, self.coef_ = found.simple, found.coef
         self._through_shared = found.shared
-        self.coefficients_: Estimate | None = None
         if self.alpha_ == 0:
-            self.coef_ = found.coef
-            estimate = found.estimate(measured, grouped=grouped)
-            self.coefficients_ = replace(estimate, names=self.component_.feature_names)
+            self.coefficients_ = replace(found.estimate(measured, grouped=grouped), names=names)
         else:
             self.coef_ = penalised(found.features, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
             if found.reduced and not found.determined:  # the other views as covariates are not determined either
                 left = model.fitted_.residual(outcome, self.component)
                 self.residualised_ = penalised(left, outcome.y, self.alpha_, self.l1_ratio, outcome.weight)
         self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean)
-        return self
-
-    def _learn_both(self, model: Any, outcome: Outcome, y: object) -> Self:
-        """Of an outcome that depends on S1 and S2."""
-        found = model.solution_.calibrate_both(outcome)
-        names, outcome = self.component_.feature_names, self._named(replace(outcome, on_v=found.on_v), y)
-        self.alpha_, self.residualised_, self.on_v_ = 0.0, found.residualised, outcome.on_v
-        self.simple_ = "residualised"
-        self.coef_, self.shared_coef_ = found.coef.value, found.shared.value
-        self.coefficients_ = replace(found.coef, names=names)
-        self.shared_coefficients_ = replace(found.shared, names=names)
-        self.variance_split_ = found.split
-        self._warn_of_others(outcome)
-        shared = float(self.shared_coef_ @ model.components_["S2"].mean)
-        self.intercept_ = float(outcome.mean - self.coef_ @ self.component_.mean) - shared
+        if self.shared and found.parts is not None:
+            shared, self.variance_split_ = found.parts(measured)
+            self.shared_coef_, self.shared_coefficients_ = shared.value, replace(shared, names=names)
+            self.intercept_ -= float(shared.value @ model.fitted_.components["S2"].mean)
         return self
 
     def fit_component(
@@ -177,16 +162,13 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             raise ValueError("shared=True needs the rows of both views: use fit(X, y)")
         if self.alpha == "cv":
             raise ValueError("alpha='cv' needs rows: use fit(X, y), or give a number")
-        self._take_component(component)
-        with_y = np.asarray(cross, dtype=np.float64)
-        if with_y.shape != component.mean.shape:
-            raise DataError(f"cross must have one entry per column ({len(component.mean)}), got shape {with_y.shape}")
-        if not (np.isfinite(with_y).all() and np.isfinite(mean)):
-            raise DataError("cross and mean must be finite: the covariance with y, or its mean, is missing or infinite")
+        with_y = self._checked_cross(component, cross)
+        if not np.isfinite(mean):
+            raise DataError("mean must be finite: the mean of y is missing or infinite")
         self.alpha_ = float(self.alpha)
         self.coef_ = elastic_net(component.covariance, with_y, self.alpha_, self.l1_ratio, variance)
         self._nothing_shared()
-        self.residualised_, self.coefficients_, self.on_v_ = None, None, None
+        self.residualised_, self.on_v_ = None, None
         self.intercept_ = float(mean - self.coef_ @ component.mean)
         return self
 
@@ -197,13 +179,11 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {self.l1_ratio!r}")
         if not isinstance(self.shared, (bool, np.bool_)):
             raise ValueError(f"shared must be True or False, got {self.shared!r}")
-        if not self.shared:
-            return
-        if self.alpha != 0:
+        if self.shared and self.alpha != 0:
             raise ValueError(
                 f"shared=True is least squares: penalties are not supported with it, got alpha={self.alpha!r}. Use alpha=0"
             )
-        if self.rca is not None and not self._may_share():
+        if self.shared and self.rca is not None and not self._may_share():
             method = getattr(self.rca, "method", "efficient")
             raise ValueError(
                 "shared=True is for an outcome that depends on S1 and S2 of two views: give "
@@ -231,7 +211,9 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         model = self._need_rca()
         fitted, rows = model.fitted_, used_rows(model, X).array()
         own = fitted.predict(rows, self.component)
-        total = self.predict_clean(own, None if self.shared_coef_ is None else fitted.predict(rows, "S2"))
+        if self.shared_coef_ is not None:
+            return self.predict_clean(own, fitted.predict(rows, "S2"))
+        total = self.predict_clean(own)
         # not asked for, but y goes with S2, or differs between hidden classes, and a prediction must not leave that out
         if self._through_shared is not None:
             total = total + fitted.through_shared(rows, self._through_shared, self.component)
@@ -242,9 +224,9 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def predict_clean(self, S: object, shared: object = None) -> Array:
         """Predictions for samples of the component itself, (n, d); shared : samples of S2 (n, d), with shared=True."""
         own = self.intercept_ + self._samples(S) @ self.coef_
+        if self.shared_coef_ is None and shared is not None:
+            raise ValueError("samples of S2 have no coefficients: fit with shared=True")
         if self.shared_coef_ is None:
-            if shared is not None:
-                raise ValueError("samples of S2 have no coefficients: fit with shared=True")
             return np.asarray(own)
         if shared is None:
             raise ValueError("y depends on S1 and on S2 (shared=True): give samples of both")
@@ -256,12 +238,11 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
     def title(self) -> str:
         """What was learned, in a line."""
         kind = (
-            "least squares"
-            if self.alpha_ == 0
-            else f"elastic net, alpha = {self.alpha_:.3g}, l1_ratio = {self.l1_ratio:g}; no standard errors with a penalty"
+            f"elastic net, alpha = {self.alpha_:.3g}, l1_ratio = {self.l1_ratio:g}; no standard errors with a penalty"
         )
         parts = self.component_.name if self.shared_coef_ is None else f"{self.component_.name} and S2"
-        return f"Linear regression on {parts} ({kind}); intercept {self.intercept_:.4f}"
+        of = "least squares" if self.alpha_ == 0 else kind
+        return f"Linear regression on {parts} ({of}); intercept {self.intercept_:.4f}"
 
     def unit(self, outcome: str = "y") -> str:
         """What a coefficient is; outcome : the name of y."""
@@ -277,13 +258,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             lines.append("residualised: with U and V as regressors")
             lines += ["", "On S2, the part shared with V:", str(self.shared_coefficients_), "", self._split_in_words()]
         elif self.residualised_ is not None and self.rca_ is not None and not self.notes():
-            others = self.rca_.fitted_.others(self.component)
-            told = {
-                "residualised": f"residualised: adjusted for {others}",
-                "instrumental": "instrumental: on what the component's other views predict of it"
-                + (f", adjusted for {others}" if others else ""),
-            }
-            lines.append(told[self.simple_])
+            others, words = self.rca_.fitted_.others(self.component), "residualised:"
+            if self.simple_ == "instrumental":
+                words = "instrumental: on what the component's other views predict of it" + ("," if others else "")
+            lines.append(f"{words} adjusted for {others}" if others else words)
         return lines
 
     def _split_in_words(self) -> str:
@@ -294,13 +272,10 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
             f"{value:.0%} [{max(low, 0.0):.0%}, {min(high, 1.0):.0%}]"
             for value, low, high in zip(split.value, split.low, split.high, strict=True)
         )
-        y = "what the covariates leave of y" if self.rca_.covariates else "y"
-        sentence = (
-            f"Of the variance of {y}, {own} comes from S1 and {shared} from S2; {left} is not explained by either"
-        )
+        says = f"Of the variance of {'what the covariates leave of y' if self.rca_.covariates else 'y'}, {own} comes from S1"
         if self.rca_.rank_ == 0:
-            return f"The views share nothing, so there is no S2. Of the variance of {y}, {own} comes from S1."
-        return f"{sentence} ({split.level:.0%} intervals)."
+            return f"The views share nothing, so there is no S2. {says}."
+        return f"{says} and {shared} from S2; {left} is not explained by either ({split.level:.0%} intervals)."
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

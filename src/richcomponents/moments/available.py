@@ -107,7 +107,7 @@ class Gaps:
     @cached_property
     def counts(self) -> Array:
         """(k,): rows of each pattern."""
-        return _sums(self.code, self.weight, len(self.patterns))
+        return np.bincount(self.code, self.weight, len(self.patterns)).astype(np.float64)
 
     @property
     def any(self) -> bool:
@@ -133,13 +133,9 @@ class Gaps:
         """(n,): complete rows, or where these are few the tenth with the fewest gaps, of those with a value in every part."""
         whole = np.all([self.patterns[:, columns].any(axis=1) for columns in self.parts.values()], axis=0)
         holes = np.where(whole, np.sum(~self.patterns, axis=1), self.patterns.shape[1])
-        counts = _sums(holes[whole], self.counts[whole], self.patterns.shape[1] + 1)
+        counts = np.bincount(holes[whole], self.counts[whole], self.patterns.shape[1] + 1)
         most = int(np.argmax(np.cumsum(counts) >= 0.1 * counts.sum()))
         return np.asarray((whole & (holes <= most))[self.code])
-
-    def worst(self) -> int:
-        """The column with the most gaps."""
-        return int(np.argmax(self.counts @ ~self.patterns))
 
     def note(self) -> str:
         """What is missing, in a sentence."""
@@ -149,11 +145,6 @@ class Gaps:
         single = int(np.sum(counts & ~self.complete & ~np.any(list(lacks.values()), axis=0)))
         told += [f"{single} lack single values"] if single else []
         return f"Of {int(counts.sum())} rows {int(np.sum(counts & self.complete))} are complete; {', '.join(told)}."
-
-
-def _sums(kind: IntArray, weight: Array, kinds: int) -> Array:
-    """(kinds,): the weights of each kind."""
-    return np.bincount(kind, weight, kinds).astype(np.float64)
 
 
 def patterns_of(there: Truth) -> list[tuple[Truth, IntArray]]:
@@ -297,12 +288,13 @@ class Available(Data):
         n, code, weight = len(gaps.code), gaps.code, gaps.weight * ~gaps.empty
         blocks = block_numbers(n, n_blocks, drawn_blocks(n, n_blocks) if groups is None else groups)
         own, others = gaps.stand_ins, ~gaps.stand_ins & ~gaps.empty
-        in_blocks = np.array([_sums(blocks[some], weight[some], n_blocks) for some in (own, others)])
+        in_blocks = np.array([np.bincount(blocks[some], weight[some], n_blocks) for some in (own, others)])
         if (in_blocks[0, in_blocks.sum(axis=0) > 0] < 2).any():
+            worst = int(np.argmax(gaps.counts @ ~gaps.patterns))
             raise DataError(
                 f"too few rows have values of all views, for {n_blocks} blocks of rows"
                 f"{'' if groups is None else ' (of whole groups)'}. {gaps.note()} Use fewer blocks (n_blocks=), or leave out "
-                f"columns with many gaps, such as {describe(gaps.worst())}"
+                f"columns with many gaps, such as {describe(worst)}"
             )
         plain = rows.unweighted()
         fill = expected(plain, gaps)
@@ -317,7 +309,9 @@ class Available(Data):
         drawn = [(np.full(n, kind), others & (code == kind)) for kind in kinds]
         if len(kinds) > _EACH:
             drawn = [(np.resize(np.random.default_rng(0).permutation(code[others & (weight > 0)]), n), others)]
-        masked = [(part(codes, own), _sums(blocks[like], weight[like], n_blocks)) for codes, like in drawn]
+        masked = [
+            (part(codes, own), np.bincount(blocks[like], weight[like], n_blocks).astype(float)) for codes, like in drawn
+        ]
         if groups is None:
             _check_at_random(plain, gaps, kinds.tolist() if len(kinds) <= _EACH else ())
         full = weight * gaps.complete

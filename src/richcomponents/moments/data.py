@@ -110,10 +110,6 @@ class Partial:
         R[:, self.explained] = 0.0
         return R
 
-    def covariance(self, second: Array) -> Array:
-        """Second moments (..., all, all) of all columns -> those of the residuals, R' second R."""
-        return np.asarray(self.matrix.T @ second @ self.matrix)
-
     def state(self, moments: Moments, factor: float = 1.0) -> Moments:
         """The residuals' state, from that of all columns; stretched by a factor."""
         return AffineMap(self.mean, self.matrix * factor, self.mean[self.kept]).of_state(moments)
@@ -134,7 +130,7 @@ def partial_out(moments: Moments, covariates: Sequence[int]) -> Partial:
     >>> age = rng.normal(size=(300, 1))
     >>> X = rng.normal(size=(300, 2)) + 3 * age
     >>> state = Moments.of(np.hstack([X, age]), order=2)
-    >>> left = partial_out(state, [2]).covariance(state.covariance())
+    >>> left = partial_out(state, [2]).state(state).covariance()
     >>> bool(np.all(np.abs(np.diag(left) - 1) < 0.3))
     True
     """
@@ -490,10 +486,6 @@ class Data(Protocol):
         """Other columns: maps of these."""
         ...
 
-    def sample(self, map: AffineMap) -> Array | None:
-        """All rows, mapped; None where rows are not at hand, or depend on each other."""
-        return None
-
     def counted_sample(self, map: AffineMap, thinning: Callable[[int], int]) -> tuple[Array, Array] | None:
         """Rows that count, mapped, and how often (m,); None where rows are not at hand. Also rows of groups. thinning : every
         how manieth of so many rows is taken."""
@@ -573,9 +565,6 @@ class RowData:
     def mapped(self, map: AffineMap) -> RowData:
         """Without progress, which belongs to the columns of the user."""
         return replace(self, rows=self.rows.mapped(map), progress=False)
-
-    def sample(self, map: AffineMap) -> Array | None:
-        return None if self.dependent else self.rows.mapped(map).array()
 
     def counted_sample(self, map: AffineMap, thinning: Callable[[int], int]) -> tuple[Array, Array] | None:
         rows, seen, taken = self.rows.mapped(map), 0, []

@@ -34,10 +34,11 @@ sizes. They agree to rounding; one process uses one of them throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -157,6 +158,7 @@ class MeansLayout(Layout):
 
 
 Node = tuple[int, int, int]  # tree, level, index
+Leaf = tuple[int, int, Array]  # block, number of the leaf in it, rows (weights last where there are any)
 
 
 @storable
@@ -183,6 +185,15 @@ class Forest:
                 return
             value = sibling + value  # commutative, so left or right does not matter
             level, index = level + 1, index >> 1
+
+    def add_leaves(self, leaves: Iterable[Leaf], shift: Array, space: Workspace, lock: Lock) -> None:
+        """Put in the sums of leaves; rows are longer than the shift by their weight, where they have one."""
+        p = len(shift)
+        for block, number, rows in leaves:
+            weight = np.ascontiguousarray(rows[:, p]) if rows.shape[1] > p else None
+            vector = homogeneous_sums(rows[:, :p], shift, space, weight)
+            with lock:
+                self.add((block, 0, number), vector)
 
     def __iter__(self) -> Iterator[tuple[Node, Array]]:
         """Nodes in canonical order: by tree, then by the first leaf they cover."""
@@ -404,7 +415,8 @@ def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array 
         part = rows[start : start + tile]
         k = len(part)
         np.subtract(part.T, shift[:, None], out=space.x[1:, :k])
-        left, right = _monomials(space, k)
+        left = _monomials(space, space.left, space.x, k, True)
+        right = _monomials(space, space.right, space.first_right, k, False)
         if weight is not None:
             right = np.multiply(right, weight[start : start + k], out=space.weighted[:, :k])
         for low, high, first, raw in plan.steps:
@@ -415,30 +427,20 @@ def homogeneous_sums(rows: Array, shift: Array, space: Workspace, weight: Array 
     return np.take(space.raw, plan.gather, mode="clip")  # never out of range: skips the check
 
 
-def _monomials(space: Workspace, k: int) -> tuple[Array, Array]:
-    """Left monomials sorted by last index, right ones by first; each order from the one below."""
-    x = space.x[:, :k]
-    left, right = x, space.first_right[:, :k]
-    for buffer in space.left:
-        low, previous, left = 0, left, buffer[:, :k]
-        for j in range(space.plan.m):
-            # x_j times every shorter monomial whose last index is at most j: a prefix
-            prefix = previous[: _prefix(previous, j, space.plan.m)]
-            np.multiply(x[j], prefix, out=left[low : low + len(prefix)])
-            low += len(prefix)
-    for buffer in space.right:
-        low, previous, right = 0, right, buffer[:, :k]
-        for j in range(space.plan.m):
-            suffix = previous[len(previous) - _prefix(previous, space.plan.m - 1 - j, space.plan.m) :]
-            np.multiply(x[j], suffix, out=right[low : low + len(suffix)])
-            low += len(suffix)
-    return left, right
-
-
-def _prefix(previous: Array, j: int, m: int) -> int:
-    """How many monomials of the same order as `previous` use only the first j + 1 of m coordinates."""
-    order = 1 if len(previous) == m else 2
-    return packed_size(j + 1, order)
+def _monomials(space: Workspace, buffers: Sequence[Array], shortest: Array, k: int, prefixes: bool) -> Array:
+    """Left monomials, sorted by last index (prefixes), or right ones, sorted by first; each order from the one below."""
+    m, x, out = space.plan.m, space.x[:, :k], shortest[:, :k]
+    for buffer in buffers:
+        low, previous, out = 0, out, buffer[:, :k]
+        order = 1 if len(previous) == m else 2
+        for j in range(
+            m
+        ):  # x_j times every shorter monomial whose last index is at most j, or whose first is at least j
+            count = packed_size(j + 1 if prefixes else m - j, order)
+            part = previous[:count] if prefixes else previous[len(previous) - count :]
+            np.multiply(x[j], part, out=out[low : low + count])
+            low += count
+    return out
 
 
 def over_rows(ufunc: np.ufunc, block: Array) -> Array:

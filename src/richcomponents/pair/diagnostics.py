@@ -110,23 +110,22 @@ CHECKS = {
 class Diagnostics:
     """Numbers behind the verdict.
 
-    n, d_u, d_v : sizes. canonical_correlations : all of them, decreasing.
-    rank : shared directions used; rank_p_values : p-value of "no more than k shared directions", k = 0, 1, ...
+    n, d_u, d_v : sizes; independent_rows : how many independent rows the samples are worth: less than n with covariates, groups
+    or weights. canonical_correlations : all of them, decreasing. rank : shared directions used; rank_p_values : p-value of "no
+    more than k shared directions", k = 0, 1, ...; largest_rank : the largest number of them (of a correlation of .3 or
+    more) that the test cannot exclude; rank itself where that was given.
     verdict : strong, weak, not checked, not identified, contradicted or nothing shared: the worst finding of `tests`.
     strength : of the best evidence that T is not zero (residualising), in standard errors; evidence : by kind; gate : 0 to
     1, as far as it counts; share : of the correction of Cov(S1) that is made.
     identified : the identified set of Cov(S1), any distribution; identified_low, identified_high : its ends, entry by entry.
     condition_A : ratio of the largest to the smallest non-zero singular value of A on the range of the shared part.
     overidentification : test that cross-cumulants have the structure of the model; None where nothing is shared.
-    leftover : test that nothing is correlated beyond the chosen rank.
-    known_mixing : test of a known A, Cov(U, V) = Cov(S2) A'; None when A was estimated (or the views too wide to test it).
-    independent_rows : how many independent rows the samples are worth: less than n with covariates, groups or weights.
-    largest_rank : the largest number of shared directions (of a canonical correlation of .3 or more) that the test cannot
-        exclude; rank itself where that was given.
+    leftover : test that nothing is correlated beyond the chosen rank. known_mixing : test of a known A, Cov(U, V) = Cov(S2) A';
+    None when A was estimated (or the views too wide to test it).
     searched_u, searched_v : in how many principal components of a view with too many columns for its samples the shared
-        directions were looked for; None where all columns were searched.
+    directions were looked for; None where all columns were searched.
     classes : hidden classes that were removed before all else, so that correlations and rank are those of what they leave; None
-        without them. class_note : why they were not looked for, where they were asked for.
+    without them. class_note : why they were not looked for, where they were asked for.
     """
 
     n: int
@@ -175,13 +174,12 @@ class Diagnostics:
             return [f"{shown}; to see one half as strong, collect n = {rounded(more)} samples."]
         if self.verdict not in (Verdict.WEAK, Verdict.NOT_IDENTIFIED) or not r:
             return []
-        shared = self.canonical_correlations[:r]
+        shared, needed = self.canonical_correlations[:r], samples_for_strong(n, self.strength)
         controls = (
             f"{rounded(controls_needed(shared, self.d_v))} more controls as good as these {self.d_v}: adjusting for the "
             f"controls leaves up to {np.mean(1 - shared**2):.0%} of the shared part in place, and they would halve that"
         )
-        needed = samples_for_strong(n, self.strength)
-        if self.verdict == Verdict.WEAK and np.isfinite(needed) and needed > n:
+        if self.verdict == Verdict.WEAK and n < needed < np.inf:
             return [f"For a strong verdict collect about n = {rounded(needed)} samples like these, or {controls}."]
         few = rounded(samples_for_strong(n, max(self.strength, 0.0) + 2.0))
         skewed = f"If the shared part is skewed or comes in groups (labs, batches), it takes at least n = {few} samples to tell"
@@ -189,10 +187,8 @@ class Diagnostics:
 
     @property
     def _samples(self) -> str:
-        worth = (
-            f" (worth {self.independent_rows:.0f} independent ones)" if round(self.independent_rows) != self.n else ""
-        )
-        return f"{self.n} samples{worth}"
+        worth = round(self.independent_rows)
+        return f"{self.n} samples{'' if worth == self.n else f' (worth {worth} independent ones)'}"
 
     def advice(self) -> list[str]:
         """Sentences for the user: what the verdict means, then what speaks against the model without contradicting it."""
@@ -221,9 +217,9 @@ class Diagnostics:
         rank, beyond = self.rank, [*self.canonical_correlations[self.rank :]]
         more = f" ({self.largest_rank} cannot be excluded)" if self.largest_rank > rank else ""
         rows = {"shared directions": (f"{rank} of {len(self.canonical_correlations)}{more}", "")}
-        seen = ", ".join(f"{name} {strength:.1f}" for name, strength in self.evidence.items())
-        special = {"identified": f"{seen} standard errors from residualising"} if seen else {}
-        special["leftover"] = f"correlation {max(beyond, default=0.0):.2f}, {self.leftover.p_text}"
+        special = {"leftover": f"correlation {max(beyond, default=0.0):.2f}, {self.leftover.p_text}"}
+        if seen := ", ".join(f"{name} {strength:.1f}" for name, strength in self.evidence.items()):
+            special["identified"] = f"{seen} standard errors from residualising"
         tests = (one for one in self.tests or (self.leftover,) if one.name != "leftover" or beyond)
         rows |= {one.name: (special.get(one.name, one.p_text), one.shown) for one in tests}
         rows |= {"condition of A": (number(self.condition_A), "")} if rank else {}

@@ -39,7 +39,6 @@ from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.coefficients import (
     WEAK_INSTRUMENT,
-    BothParts,
     Coefficients,
     OnOwnPart,
     check_determined,
@@ -47,7 +46,7 @@ from richcomponents.learning.coefficients import (
     on_prediction,
     simple_map,
 )
-from richcomponents.learning.outcome import Outcome
+from richcomponents.learning.outcome import Outcome, OutcomeOnV
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.pair.canonical import (
@@ -65,7 +64,6 @@ from richcomponents.pair.canonical import (
 from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
 from richcomponents.pair.diagnostics import ADVICE, Diagnostics
 from richcomponents.pair.equations import KnownMixing, Spiked, UncorrelatedOwnParts, check_known_mixing
-from richcomponents.pair.outcomes import OutcomeOnV
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
 from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
 from richcomponents.storage import storable
@@ -127,12 +125,12 @@ class PairSolution(TwoViews):
     def _fit_of_directions(self, k: int) -> PairFit:
         """Of the k leading directions of S1: that S1 is spiked tells T better, as far as it is not rejected. It is never the
         only witness: whether T is told at all (the gate) is what the others say."""
-        if self.fit.gate == 0 or self.reduced_views or self.errors[0] == "independent" or k > self.canonical.rank_u - 2:
-            return self.fit
+        told = self.fit
+        if told.gate == 0 or self.reduced_views or self.errors[0] == "independent" or k > self.canonical.rank_u - 2:
+            return told
         found = PairFit.of(self.pair, self.left_out, self._evidences(k), self.random_state, self.signs).posterior
-        if Spiked.name not in found.scales:
-            return self.fit
-        return PairFit(self.pair, self.left_out, replace(found, strengths=self.fit.posterior.strengths))
+        strengths = told.posterior.strengths
+        return replace(told, posterior=replace(found, strengths=strengths)) if Spiked.name in found.scales else told
 
     def _evidences(self, spiked: int = 0) -> list[Evidence]:
         """What tells T: A if it is known; else cumulants and, unless they are "free", independent errors of columns. spiked :
@@ -169,10 +167,6 @@ class PairSolution(TwoViews):
     def reduced(self) -> bool:
         """Whether U was searched for shared directions in its principal components only."""
         return isinstance(self.cov_u, Factored)
-
-    @property
-    def _wide(self) -> Factored | None:
-        return self.cov_u if isinstance(self.cov_u, Factored) else None
 
     @cached_property
     def share(self) -> float:
@@ -221,9 +215,8 @@ class PairSolution(TwoViews):
 
     def _lifted(self, lift: Array, core: Array) -> Spread:
         """lift core lift' (d_u, d_u), as factors for a wide view."""
-        if self.reduced:
-            return Factored(np.zeros((0, len(lift))), lift.T, symmetric(core))
-        return symmetric(lift @ symmetric(core) @ lift.T)
+        core = symmetric(core)
+        return Factored(np.zeros((0, len(lift))), lift.T, core) if self.reduced else symmetric(lift @ core @ lift.T)
 
     def predict_s2(self, rows: Array) -> Array:
         return np.asarray(self.coordinates(rows, self.rank) @ shared_prediction(self.pair, self.T) @ self.lift_u.T)
@@ -252,8 +245,8 @@ class PairSolution(TwoViews):
         def slot(lift: Array, on_x: Array, on_y: Array) -> Array:
             """(k_u + k_v, d) for lift @ (on_x x_1..k + on_y y_1..k)."""
             out = np.zeros((k_u + k_v, len(lift)))
-            out[: on_x.shape[1]] = (lift[:, : len(on_x)] @ on_x).T
-            out[k_u : k_u + on_y.shape[1]] = (lift[:, : len(on_y)] @ on_y).T
+            for first, one in ((0, on_x), (k_u, on_y)):
+                out[first : first + one.shape[1]] = (lift[:, : len(one)] @ one).T
             return out
 
         none, u, v = np.zeros((0, 0)), found.u_from_x, found.v_from_y
@@ -339,11 +332,10 @@ class PairSolution(TwoViews):
     def residual(self, key: Key, rows: Array, beside: int | None = None) -> Array:
         """R (n, d_u): what is left of every column of U after regression on the shared variates of V, or on the first `beside`
         of all; U itself for S2, which lives in both views."""
-        if key == self.keys[1]:
-            return self.split(rows)[0]
-        k = self.rank if beside is None else beside
+        u, k = self.split(rows)[0], self.rank if beside is None else beside
         lift = self.lift_u if k == self.rank else self.canonical.u_from_x[:, :k]
-        return np.asarray(self.split(rows)[0] - (self.variates(rows, k) * self.canonical.correlations[:k]) @ lift.T)
+        left = 0.0 if key == self.keys[1] else (self.variates(rows, k) * self.canonical.correlations[:k]) @ lift.T
+        return np.asarray(u - left)
 
     def variates(self, rows: Array, k: int) -> Array:
         """y_1..y_k (n, k) of V."""
@@ -351,7 +343,7 @@ class PairSolution(TwoViews):
 
     def on_v(self, outcome: Outcome) -> OutcomeOnV:
         """What an outcome has to do with V."""
-        return outcome.on_v if isinstance(outcome.on_v, OutcomeOnV) else OutcomeOnV.of(outcome, self)
+        return OutcomeOnV.of(outcome, self) if outcome.on_v is None else outcome.on_v
 
     @property
     def coefficients_wanted(self) -> int:
@@ -360,28 +352,24 @@ class PairSolution(TwoViews):
 
     def determined(self, covariates: int) -> bool:
         """Whether there are more independent rows than coefficients, those of the covariates included."""
-        return is_determined(self, self._wide, self.coefficients_wanted + covariates)
+        return is_determined(self, self.cov_u, self.coefficients_wanted + covariates)
 
     def check_determined(self, key: Key, covariates: int) -> None:
         """Refuse least squares with no more samples than coefficients; warn where a wide view has few."""
         if key != self.keys[1]:
-            about = self.views[0], self.d_u, self.coefficients_wanted, self.rank
-            check_determined(self, self._wide, *about, covariates)
+            wanted = self.coefficients_wanted
+            check_determined(self, self.cov_u, self.views[0], self.d_u, wanted, self.rank, covariates)
 
     def calibrate(self, key: Key, outcome: Outcome) -> Coefficients:
         """Coefficients of an outcome on a component. Log-odds : of R, and of variates of V beside it."""
-        return self._on_shared(outcome) if key == self.keys[1] else OnOwnPart.of(self, outcome).coefficients(outcome)
-
-    def calibrate_both(self, outcome: Outcome) -> BothParts:
-        """Of an outcome on S1 and S2, as the user states it."""
-        self.check_determined(self.keys[0], outcome.covariates)
-        if self.reduced:
+        if key == self.keys[1]:
+            return self._on_shared(outcome)
+        if self.reduced and outcome.on_v is not None and outcome.on_v.stated:
             raise DataError(
                 f"the first view ({self.d_u} columns for {self.n} samples) was searched in its principal components only, "
                 "where an outcome that depends on both parts is not supported: name fewer columns, or use more samples"
             )
-        on_v = replace(self.on_v(outcome), share=1.0, belief=1.0, stated=True)
-        return BothParts.of(self, replace(outcome, on_v=on_v))
+        return OnOwnPart.of(self, outcome).coefficients(outcome)
 
     def cov_residual(self, beside: int) -> Spread:
         """Cov(R), R the residual of U on the first `beside` variates of V."""
@@ -435,26 +423,24 @@ class PairSolution(TwoViews):
             return self.exchanged.interval("cov_s1")
         degrees = max(len(self.sums.count) - 1, 1)
         if what == "mixing":
-            value = self.A
+            value, end, share = self.A, 1.0, self._share_of_mixing
+            if self.known_A is not None:
+                return Estimate(value, np.zeros_like(value), degrees)
+            if self.largest_rank > self.rank or not self.rank:
+                return Estimate.unbounded(value)  # directions that cannot be excluded may have any image
         else:
-            own = self.covariance(self.keys[int(what[-1]) - 1])
+            own, end, share = self.covariance(self.keys[int(what[-1]) - 1]), 0.0, self.share
             value = np.array(own.diagonal()) if what == "var_s1" else np.asarray(own)
-        if what == "mixing" and self.known_A is not None:
-            return Estimate(value, np.zeros_like(value), degrees)
-        if what == "mixing" and (self.largest_rank > self.rank or not self.rank):
-            return Estimate.unbounded(value)  # directions that cannot be excluded may have any image
-        end, share = (1.0, self._share_of_mixing) if what == "mixing" else (0.0, self.share)
         found = self.fit.answer(self._answers[what], end=end, share=share)
         if not self.largest_rank:
             return Estimate(value, found.error, degrees)
-        (low, high), errors = self._ends(what, self.pair), None
+        (low, high), error, errors = self._ends(what, self.pair), found.error, None
         if self.reduced_views:  # what was not searched is known, but no block tells its error
-            beyond = value - found.value
+            beyond, error = value - found.value, np.full_like(value, np.nan)
             low, high = np.minimum(low + beyond, value), np.maximum(high + beyond, value)
         elif self._open:
-            blocks = self._ends(what, self.left_out)
-            errors = np.sqrt(jackknife_variance(blocks[0])), np.sqrt(jackknife_variance(blocks[1]))
-        error = np.full_like(value, np.nan) if self.reduced_views else found.error
+            low_errors, high_errors = (np.sqrt(jackknife_variance(one)) for one in self._ends(what, self.left_out))
+            errors = low_errors, high_errors
         limits = self._open or bool(self.reduced_views)
         return Estimate(value, error, degrees, identified=(low, high), identified_error=errors, set_limits=limits)
 
@@ -532,9 +518,8 @@ class PairSolution(TwoViews):
         told = [self.fit.identified] if self.known_A is None else [self.mixing_test] if self.mixing_test else []
         return [*told, self.cumulants_test, leftover_test(self.canonical, self.rank)]
 
-    def diagnose(self) -> Diagnostics:
-        return replace(
-            super().diagnose(),
+    def diagnose(self, **more: Any) -> Diagnostics:
+        return super().diagnose(
             strength=self.fit.strength if self.rank else float("nan"),
             gate=self.fit.gate,
             share=self.share,
@@ -542,17 +527,17 @@ class PairSolution(TwoViews):
             overidentification=self.cumulants_test if self.rank else None,
             searched_u=self.canonical.rank_u if self.reduced else None,
             searched_v=self.canonical.rank_v if isinstance(self.cov_v, Factored) else None,
+            **more,
         )
 
     def warn(self) -> None:
-        """Say what is not sure."""
-        if self.few_rows:  # that was warned of already
-            return
-        kind = SpecificationWarning if self.verdict == Verdict.CONTRADICTED else WeakIdentificationWarning
-        if self.verdict in (Verdict.WEAK, Verdict.NOT_IDENTIFIED, Verdict.CONTRADICTED):
+        """Say what is not sure; of few rows that was said already."""
+        verdict = Verdict(self.verdict)
+        if verdict in (Verdict.WEAK, Verdict.NOT_IDENTIFIED, Verdict.CONTRADICTED) and not self.few_rows:
+            kind = SpecificationWarning if verdict == Verdict.CONTRADICTED else WeakIdentificationWarning
             against = [test.says for test in self.tests() if test.finding == Verdict.CONTRADICTED]
-            warn_user(" ".join([*against, ADVICE[Verdict(self.verdict)]]), kind)
-        elif self.verdict == Verdict.STRONG and (words := unseen(self.canonical, self.rank, self.views)):
+            warn_user(" ".join([*against, ADVICE[verdict]]), kind)
+        elif verdict == Verdict.STRONG and (words := unseen(self.canonical, self.rank, self.views)):
             warn_user(words, WeakIdentificationWarning)
 
     # ---- without a block
@@ -668,9 +653,9 @@ def _signs(state: Moments, k_u: int, m: int) -> Array:
 def _grams(data: Data, state: Moments | None, second: Moments, inner: Canonical, m: int, order: int) -> Array:
     """(2, B, B, 2m, 2m), of the block cumulants of the leading m shared directions, in (x, y); state : of all coordinates."""
     D, lead = inner.correlations[:m], AffineMap(second.mean, inner.leading(m).T)
-    rows = data.sample(lead) if form_of(second.n, m, data.n_blocks) == "pairs" else None
-    if rows is not None:
-        seen = implicit_grams(rows, D, n_blocks=data.n_blocks)
+    by_pairs = form_of(second.n, m, data.n_blocks) == "pairs" and not second.dependent
+    if by_pairs and (rows := data.counted_sample(lead, lambda n: 1)) is not None:
+        seen = implicit_grams(rows[0], D, n_blocks=data.n_blocks)
         seen[1] *= order >= 4
         return seen
     if state is None:

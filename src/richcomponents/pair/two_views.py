@@ -60,6 +60,8 @@ class TwoViews:
     """Whether the first view is the user's second."""
     infers_T = False
     """Whether every answer is a function of second moments and T, which was inferred: what effects and rows with gaps need."""
+    relative_errors = None
+    """Intervals have the errors of every entry."""
 
     # ---- what a solution knows
 
@@ -132,10 +134,6 @@ class TwoViews:
     def ranks(self) -> dict[Key, int]:
         """Of the part that both views share."""
         return {self.keys[1]: self.rank}
-
-    @property
-    def relative_errors(self) -> None:
-        """Intervals have the errors of every entry."""
 
     @abstractmethod
     def interval(self, what: Target) -> Estimate | None:
@@ -249,8 +247,8 @@ class TwoViews:
         both = Factored(*(linalg.block_diag(a, b) for a, b in ((u.rows, v.rows), (u.lift, v.lift), (u.core, v.core))))
         return both.plus(linalg.block_diag(left.T, right.T), np.kron(np.array([[0.0, 1.0], [1.0, 0.0]]), np.eye(k)))
 
-    def diagnose(self) -> Diagnostics:
-        """What the fit says about itself."""
+    def diagnose(self, **more: Any) -> Diagnostics:
+        """What the fit says about itself; more : fields that only some solutions know."""
         rank, found = self.rank, self.canonical
         seen = np.linalg.svd(self.through_A(self.root_s2.T), compute_uv=False)[:rank]
         tried = range(min(rank + 1, len(found.correlations)))
@@ -269,6 +267,7 @@ class TwoViews:
             condition_A=float(seen[0] / max(seen[-1], 1e-300)) if len(seen) else 1.0,
             leftover=leftover_test(found, rank),
             known_mixing=self.mixing_test,
+            **more,
         )
 
     def transforms(self) -> dict[tuple[str, Key], Array]:

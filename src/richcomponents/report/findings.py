@@ -28,10 +28,10 @@ from richcomponents.data.classes import Contrast
 from richcomponents.data.design import is_column, labels_in
 from richcomponents.effects.answer import ExposureAnswer
 from richcomponents.inference.verdicts import Test, Verdict
+from richcomponents.learning.outcome import CONTRADICTED
 from richcomponents.models.estimator import Estimator, used_rows
 from richcomponents.notebook import Table
 from richcomponents.pair.diagnostics import ADVICE, Diagnostics
-from richcomponents.pair.outcomes import CONTRADICTED
 from richcomponents.text import as_sentence, in_line, listed
 
 _MOST_LIMITS = 2500  # entries of A whose limits are asked for
@@ -535,7 +535,7 @@ def _outcome(
     if model.on_v_ is not None:  # it knows of more than this test
         model = copy(model)
         on_v = model.on_v_ = replace(model.on_v_, name=name)
-        fails = f"{on_v.fails}. {on_v.remedy}." if on_v.fails else on_v.contradicts_stated()
+        fails = f"{on_v.doubt.removeprefix(CONTRADICTED).removeprefix(': ')}." if on_v.doubt else ""
         finding = Verdict.CONTRADICTED if fails else Verdict.STRONG
         allowed = on_v.notes()[0] if on_v.goes_with and not on_v.stated else ""
         if says and not allowed:

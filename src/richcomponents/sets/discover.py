@@ -11,9 +11,9 @@ zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|
 observed sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four
 only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets.
 
-Beside larger sets that is not enough. With few rows their transformations are ill-determined, what they leave behind is not of
-first order only, and tests are bold: of 540 fits 18 kept a set too many, 13 of them at N = 500. There a set must also be worth
-its parameters: the fit gains two and a half times what BIC asks for, in units of the noise it leaves.
+Inside larger sets that is not enough: with few rows their transformations are ill-determined, what they leave behind is not of
+first order only, and tests are bold. There a set must also be worth its parameters: the fit gains two and a half times what BIC
+asks for, in units of the noise it leaves.
 
 A component that is there is given all directions that second moments allow: one that it lacks would be taken for others', while
 one too many costs little. Only where they say that there are fewer than columns are directions tested one by one.
@@ -24,7 +24,7 @@ entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -56,9 +56,8 @@ class SetTest:
     kept : whether it is in the discovered system; p_value : of the hypothesis that it is absent, Bonferroni-corrected for
     orders, not for the number of sets (NaN for single views, which are always kept); by_order : {order: its own p value};
     level : what p_value was compared with; rank : how many directions it has, 0 if it was dropped; by_rank : {r: p value of "it
-    has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for
-    beside larger sets (two and a half of BIC's penalty; below one it is dropped then, whatever the p value), else over half of
-    that penalty.
+    has r directions"}, for as many as were tried; gain : of the joint fit from its first direction, over what is asked for:
+    half of BIC's penalty, inside larger sets two and a half (below one it is dropped there, whatever the p value).
     """
 
     kept: bool
@@ -74,13 +73,10 @@ class SetTest:
             return "kept (own part of a view)"
         tried = ", ".join(f"{p_text(p)} at order {t}" for t, p in self.by_order.items())
         told = f"{p_value(self.p_value)} against {self.level:.2g} ({tried})"
+        significant = self.p_value <= self.level
         if self.kept:
-            return f"kept, rank {self.rank}: {told}" + (
-                "" if self.p_value <= self.level else "; explains what others left"
-            )
-        small = (
-            "" if self.p_value > self.level or self.gain >= 1 else f"; the fit gains {self.gain:.2g} of what it takes"
-        )
+            return f"kept, rank {self.rank}: {told}{'' if significant else '; explains what others left'}"
+        small = f"; the fit gains {self.gain:.2g} of what it takes" if significant and self.gain < 1 else ""
         return f"dropped: {told}{small}"
 
 
@@ -102,19 +98,16 @@ def discover_sets(
 
     Raises DataError where the blocks are too few for any component to be kept, however strong.
     """
-    search = _Search(evidence, system, alpha, random_state, pairs or {}, higher)
-    verdicts = {}
-    for q in search.tested:
-        verdicts[q] = search.decide(q, 0, (given or {}).get(q))
-    singles = tuple((view,) for view in system.views)  # never tested: their transformation is the identity
-    for (view,) in singles:
-        verdicts[view,] = SetTest(True, float("nan"), {}, 1.0, len(evidence.columns[view]), {}, float("nan"))
-    if given is None or not given:
-        search.reconsider({q for q, verdict in verdicts.items() if verdict.p_value <= _FURTHER})
-    for q in search.tested:
-        verdicts[q] = replace(verdicts[q], kept=q in search.ranks, rank=search.ranks.get(q, 0))
-    members = tuple(q for q in system.members if verdicts[q].kept)
-    return SetSystem.of(members + tuple(q for q in singles if q not in members), system.views), verdicts
+    search, nan = _Search(evidence, system, alpha, random_state, pairs or {}, higher), float("nan")
+    tests = {q: search.decide(q, 0, (given or {}).get(q)) for q in search.tested}
+    if not given:
+        search.reconsider({q for q, test in tests.items() if test.p_value <= _FURTHER})
+    tests = {q: replace(test, kept=q in search.ranks, rank=search.ranks.get(q, 0)) for q, test in tests.items()}
+    for view, columns in evidence.columns.items():  # never tested: their transformation is the identity
+        tests[view,] = SetTest(True, nan, {}, 1.0, len(columns), {}, nan)
+    members = [q for q in system.members if tests[q].kept]
+    singles = [(view,) for view in system.views if (view,) not in members]
+    return SetSystem.of([*members, *singles], system.views), tests
 
 
 def choose_ranks(
@@ -133,8 +126,7 @@ def choose_ranks(
     shared directions, which are the columns of the evidence, and all of its columns}.
     """
     shared, columns = ({view: pair[i] for view, pair in widths.items()} for i in (0, 1))
-    ranks: dict[Subset, int] = {}
-    search: _Search | None = None
+    ranks, search = dict[Subset, int](), None
     for q in [q for q in system.order if len(q) > 1]:
         most = most_directions(system, q, shared, ranks, pairs)
         if q in given or most == most_directions(system, q, columns):
@@ -167,24 +159,18 @@ def most_directions(
     bounds = {pair: rank - above for pair, rank in (pairs or {}).items() if pair <= set(q)}
     left = {pair: bound if bound >= 0 else float("inf") for pair, bound in bounds.items()}
 
-    def shown(r: int) -> list[str]:
-        wide = [view for view in q if width[view] >= r]
-        return (
-            [view for view in wide if any(view in pair and most >= r for pair, most in left.items())] if left else wide
-        )
-
+    shown = {
+        view: min([width[view], max((most for pair, most in left.items() if view in pair), default=np.inf)])
+        for view in q
+    }
     for r in range(max(width[view] for view in q), 1, -1):
-        if system.distinguishes(shown(r), q):
+        if system.distinguishes([view for view in q if shown[view] >= r], q):
             return r
     return 1
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """{order: packed entries}, and which of all these see the component in hand (tested); others see decided ones only."""
-
-    at: Mapping[int, IntArray]
-    tested: Truth
+Entries = tuple[Mapping[int, IntArray], Truth]
+"""{order: packed entries}, and which of all these see the component in hand (tested); others see decided ones only."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +208,7 @@ class _Search:
         self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
         self.tested = [q for q in system.order if len(q) > 1]
         self.ranks: dict[Subset, int] = {}
+        self.penalty = float(np.log(evidence.n))  # what a parameter must gain, in units of noise, by BIC
 
     def decide(self, q: Subset, least: int, given: int | None = None) -> SetTest:
         """Directions are added, from `least` on, until those that are there explain what is seen."""
@@ -231,13 +218,13 @@ class _Search:
         by_order: dict[int, float] = {}
         fewer = most < most_directions(self.current, q, self.width)  # than columns, second moments say
         beside = any(set(q) < set(s) for s in self.ranks)
-        asked = self._penalty * _ASKED[beside]
+        asked = self.penalty * _ASKED[beside]
         r, by_rank, gains = least, {}, {}
         here = self._fit(entries, {**self.ranks, q: r})
         while r < most:
             more = self._fit(entries, {**self.ranks, q: r + 1})
             p_values = {t: sign_flip(values, self.signs) for t, values in self._unexplained(entries, here).items()}
-            by_rank[r] = min(1.0, len(p_values) * min(p_values.values())) if p_values else 1.0
+            by_rank[r] = min([1.0, *(len(p_values) * p for p in p_values.values())])
             gains[r] = (here.value - more.value) / (self._noise(more) * asked * (more.free - here.free))
             by_order = by_order or p_values
             worth = gains[r] >= 1 or not (r or beside)
@@ -248,9 +235,8 @@ class _Search:
                 r = most if given is None else min(given, max(self.width[view] for view in q))
                 break
         self._settle(q, r)
-        return SetTest(
-            r > 0, by_rank.get(0, float("nan")), by_order, self.level, r, by_rank, gains.get(0, float("nan"))
-        )
+        p, gain = (values.get(0, float("nan")) for values in (by_rank, gains))
+        return SetTest(r > 0, p, by_order, self.level, r, by_rank, gain)
 
     def _settle(self, q: Subset, r: int) -> None:
         self.ranks.pop(q, None)
@@ -259,7 +245,7 @@ class _Search:
         elif q in self.current:
             self.current = self.current.without(q)
 
-    def _entries_about(self, q: Subset) -> _Entries:
+    def _entries_about(self, q: Subset) -> Entries:
         """Tested entries see S_Q and decided components only, the others only the latter."""
         decided, undecided = ([s for s in self.current if (s in self.ranks) == there] for there in (True, False))
         at, tested = dict[int, IntArray](), []
@@ -269,19 +255,19 @@ class _Search:
             seen = self._inside(supports, decided) & ~self._inside(supports, undecided)
             at[t] = np.flatnonzero(about | seen)
             tested.append(about[at[t]])
-        return _Entries(at, np.concatenate(tested))
+        return at, np.concatenate(tested)
 
     def _inside(self, supports: IntArray, sets: Iterable[Subset]) -> Truth:
         """Whether entries with these supports see a component of one of the sets."""
         inside = [supports & ~self.current.bits(s) == 0 for s in sets]
         return np.any(inside, axis=0) if inside else np.zeros(len(supports), dtype=bool)
 
-    def _fit(self, entries: _Entries, ranks: Mapping[Subset, int]) -> _Fit:
+    def _fit(self, entries: Entries, ranks: Mapping[Subset, int]) -> _Fit:
         """Components of these ranks, fitted to the entries."""
         evidence, ranks = self.evidence, {q: ranks[q] for q in self.current.order if ranks.get(q)}
-        scale = order_scale(evidence, entries.at)
-        model = JointModel(evidence.columns, ranks, np.eye(evidence.p), entries.at, scale, free_second=True)
-        if model.size * len(entries.tested) > MEMORY_LIMIT // 128:
+        scale = order_scale(evidence, entries[0])
+        model = JointModel(evidence.columns, ranks, np.eye(evidence.p), entries[0], scale, free_second=True)
+        if model.size * len(model.scales) > MEMORY_LIMIT // 128:
             raise CapacityError(
                 f"discover=True refits large problems too often ({evidence.p} columns): reduce each view to its leading "
                 "principal components first, or name the sets (sets=)"
@@ -294,11 +280,6 @@ class _Search:
         x = solve_tensors(model, model.join(Parameters(loadings, {})), data)
         found = levenberg_marquardt(model, x, data, iterations=100)
         return _Fit(model, found.x, found.value, model.size - sum(r**2 for r in ranks.values()))
-
-    @property
-    def _penalty(self) -> float:
-        """What a parameter must gain, in units of noise, by BIC."""
-        return float(np.log(self.evidence.n))
 
     def _noise(self, fit: _Fit) -> float:
         """Variance of what a fit leaves, per degree of freedom, from what differs between blocks: the unit of its value.
@@ -315,7 +296,7 @@ class _Search:
         left = blocks - (blocks @ used) @ used.T
         return float(np.sum(share**2 @ left**2)) * len(share) / (len(share) - 1) / (len(used) - fit.free)
 
-    def _unexplained(self, entries: _Entries, fit: _Fit) -> dict[int, Array]:
+    def _unexplained(self, entries: Entries, fit: _Fit) -> dict[int, Array]:
         """{order: (B, entries)}: what a fit leaves of the tested entries, by block; of mean zero if it is all there is.
 
         With e the block values less the fit and J its derivatives, on fitted (F) and tested (T) entries, v'e has mean zero for
@@ -323,15 +304,15 @@ class _Search:
         e_T - J_T H^-1 J_F' e_F; in coordinates in which the v are orthonormal they are multiplied by M^(-1/2),
         M = I + J_T H^-1 J_T'. Directions of parameters that F does not tell at all have H = 0 and drop out of T.
         """
-        share, tested = self.evidence.share, entries.tested
+        share, (at, tested) = self.evidence.share, entries
         value, slope = fit.model.linearise(fit.x)
         left = fit.model.data(self.evidence.blocks) - value
         values, vectors = np.linalg.eigh(slope[~tested].T @ slope[~tested])
         tiny = 1e-12 * np.max(values, initial=1.0)  # rounding where F tells nothing
         root = vectors / np.sqrt(np.maximum(values, 0.0) + tiny)  # H^(-1/2)
         moved = left[:, ~tested] @ (slope[~tested] @ root)
-        out, orders = {}, np.repeat(list(entries.at), [len(at) for at in entries.at.values()])
-        for t in entries.at:
+        out, orders = {}, np.repeat(list(at), [len(held) for held in at.values()])
+        for t in at:
             part = np.flatnonzero(tested & (orders == t))
             basis, sizes, _ = np.linalg.svd(slope[part] @ root, full_matrices=False)  # M = I + basis sizes^2 basis'
             if len(part) > np.sum(sizes > 1e4):  # else nothing is left to be tested
@@ -345,20 +326,29 @@ class _Search:
         of Cov(U_a, U_b) goes to {a, b, c}, and then in what is taken for pairs of a and c, b and c. Where a direction more
         in one set, or a set more, explains as much as what others have of it, with fewer parameters, these lose it. likely :
         sets that a test at a lower level keeps; larger ones of them may take the place of one set inside."""
-        for larger in [q for q in self.tested if len(q) > 2 and q in likely and q not in self.ranks]:
-            most = most_directions(self._with(larger), larger, self.width, {}, self.pairs)
-            inside = [q for sets in self._subsets(larger)[:1] for q in sets]
-            self._taken(larger, [{q: r for q, r in self.ranks.items() if q != out} | {larger: most} for out in inside])
-        for larger in [q for q in self.tested if len(q) > 2]:
-            while self._moved(larger, self._subsets(larger)):
+        larger = [q for q in self.tested if len(q) > 2]
+        for to in [q for q in larger if q in likely and q not in self.ranks]:
+            most = most_directions(self._with(to), to, self.width, {}, self.pairs)
+            inside = [q for sets in self._subsets(to)[:1] for q in sets]
+            self._taken(to, [self._instead(to, most, [q]) for q in inside])
+        for to in larger:
+            while self._moved(to, self._subsets(to)):
                 pass
         for q in sorted(self.ranks, key=len):
-            others = [s for s in self.ranks if s != q and set(s) & set(q) and not set(q) < set(s)]
-            if self.ranks.get(q) == 1 and any(self._moved(s, [[q]]) for s in others):
+            for other in [s for s in self.ranks if s != q and set(s) & set(q) and not set(q) < set(s)]:
+                if self.ranks.get(q) == 1:
+                    self._moved(other, [[q]])
+        for to in self.tested:  # larger ones mimic smaller ones
+            if to in self.ranks:
                 continue
-        for q in self.tested:
-            if q not in self.ranks:
-                self._exchanged(q)
+            alike = [q for q in self.ranks if len(q) == len(to) and set(q) & set(to)]
+            most = most_directions(self._with(to), to, self.width, self.ranks, self.pairs)
+            gone = [out for number in (1, 2) for out in combinations(alike, number)]
+            self._taken(to, [self._instead(to, most, out) for out in gone], asked=1.0)
+
+    def _instead(self, to: Subset, rank: int, gone: Sequence[Subset]) -> dict[Subset, int]:
+        """The ranks with one set of this rank in the place of others."""
+        return {q: r for q, r in self.ranks.items() if q not in gone} | {to: rank}
 
     def _subsets(self, larger: Subset) -> list[list[Subset]]:
         """Subsets that may owe a direction to a larger set: all that are there, or all but one, if they are in the covariances
@@ -378,21 +368,6 @@ class _Search:
         more = {to: self.ranks.get(to, 0) + 1}
         return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
 
-    def _exchanged(self, missed: Subset) -> bool:
-        """Whether a set is there now, with all its directions, instead of one or two others that are no larger or smaller:
-        larger ones mimic smaller ones."""
-        beside = [q for q in self.ranks if len(q) == len(missed) and set(q) & set(missed)]
-        most = most_directions(self._with(missed), missed, self.width, self.ranks, self.pairs)
-        return self._taken(
-            missed,
-            [
-                {q: r for q, r in self.ranks.items() if q not in out} | {missed: most}
-                for number in (1, 2)
-                for out in combinations(beside, number)
-            ],
-            asked=1.0,
-        )
-
     def _with(self, q: Subset) -> SetSystem:
         return self.current if q in self.current else SetSystem(self.current.views, (*self.current.members, q))
 
@@ -402,28 +377,23 @@ class _Search:
         system = self._with(to)
         if not choices or max(len(system.distinguishing(q)) for q in [*self.ranks, to]) >= self.evidence.order:
             return False
+        several = {t: bits & (bits - 1) != 0 for t, bits in self.evidence.support.items() if t > 1}
         at = {
-            t: np.flatnonzero(self._inside(bits, self.tested) & (bits & (bits - 1) != 0))  # of several views
-            for t, bits in self.evidence.support.items()
-            if t > 1
+            t: np.flatnonzero(self._inside(self.evidence.support[t], self.tested) & seen) for t, seen in several.items()
         }
-        entries = _Entries(at, np.zeros(sum(map(len, at.values())), dtype=bool))
-        now = self._fit(entries, self.ranks)
+        entries = at, np.zeros(sum(map(len, at.values())), dtype=bool)
+        now, kept = self._fit(entries, self.ranks), self.current
         noise = self._noise(now)
-        before, kept = self._criterion(now, noise, asked), self.current
         self.current = system
-        values = [self._criterion(self._fit(entries, ranks), noise, asked) for ranks in choices]
-        if min(values) >= before:
+        fits = [now, *(self._fit(entries, ranks) for ranks in choices)]
+        best = int(np.argmin([fit.value / noise + asked * self.penalty * fit.free for fit in fits]))
+        if not best:
             self.current = kept
             return False
-        ranks = choices[int(np.argmin(values))]
+        ranks = choices[best - 1]
         for q in {*self.ranks, *ranks}:
             self._settle(q, ranks.get(q, 0))
         return True
-
-    def _criterion(self, fit: _Fit, noise: float, asked: float) -> float:
-        """What a fit leaves, in units of noise, and what its parameters must gain."""
-        return fit.value / noise + asked * self._penalty * fit.free
 
     def _reach(self, q: Subset) -> None:
         """Evidence of the order that it takes to see S_Q, and to subtract those of larger sets that are there."""

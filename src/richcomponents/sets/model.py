@@ -287,13 +287,7 @@ def white_data(evidence: SetEvidence, model: JointModel) -> Array:
 
 
 def levenberg_marquardt(
-    model: JointModel,
-    x: Array,
-    data: Array,
-    *,
-    whiten: Array | None = None,
-    iterations: int = 100,
-    tol: float = 1e-4,
+    model: JointModel, x: Array, data: Array, *, whiten: Array | None = None, iterations: int = 100, tol: float = 1e-4
 ) -> Minimum:
     """min |whiten (model(x) - data)|^2 from x; damping relative to the curvature of each parameter.
 
@@ -435,14 +429,10 @@ class DenseObjective:
         if t == 2:
             return {q: self.data[2] @ B[q] for q in self.subsets}
         half, p = self.halves[t], len(self.pairs)
-        once = (half.reshape(-1, p) @ np.hstack([B[q] for q in self.subsets])).reshape(
-            (len(half),) + (p,) * (t - 3) + (-1,)
-        )
-        out, start = {}, 0
-        for q in self.subsets:
-            r = B[q].shape[1]
-            part = once[..., start : start + r]
-            start += r
+        once = half.reshape(-1, p) @ np.hstack([B[q] for q in self.subsets])
+        ends, out = np.cumsum([B[q].shape[1] for q in self.subsets])[:-1], {}
+        for q, part in zip(self.subsets, np.split(once, ends, axis=1), strict=True):
+            part = part.reshape(len(half), *[p] * (t - 3), -1)
             for slot in range(t - 3, 0, -1):
                 part = np.moveaxis(np.tensordot(part, B[q], axes=(slot, 0)), -1, slot)
             both = part.reshape(len(half), -1)[self.pairs]  # (p, p, r^(t-2)): a symmetric tensor, slots in any order
@@ -500,10 +490,8 @@ class DenseObjective:
 
 def fit_large(evidence: SetEvidence, model: JointModel, start: Parameters) -> Parameters:
     """The minimum of f near the loadings of a start, by L-BFGS."""
-    data = {
-        t: multilinear(unpack(evidence.cumulants.packed(t), evidence.p, t), *[model.white] * t) for t in model.orders
-    }
-    objective = DenseObjective(model, data)
+    dense = {t: unpack(evidence.cumulants.packed(t), evidence.p, t) for t in model.orders}
+    objective = DenseObjective(model, {t: multilinear(data, *[model.white] * t) for t, data in dense.items()})
     best = objective.with_best_tensors(model.join(start) / objective.unit)
     found = minimise(objective, best, maxiter=150, maxcor=20, ftol=1e-6, maxfun=1500)
     return model.split(objective.unit * found)
@@ -514,25 +502,21 @@ def fit_large(evidence: SetEvidence, model: JointModel, start: Parameters) -> Pa
 
 def influence_covariance(rows: Array, counts: Array, orders: Sequence[int], chunk: int = 2000) -> Array:
     """n times the covariance of all estimated cumulants (orders one after the other), (entries, entries): that of what each row
-    adds to them, to first order.
+    adds to them, to first order. rows : (n, p), centred; counts : (n,), how often each counts."""
+    p, n = rows.shape[1], counts.sum()
+    pieces = [(rows[a : a + chunk], counts[a : a + chunk]) for a in range(0, len(rows), chunk)]
 
-    rows : (n, p), centred; counts : (n,), how often each counts.
-    """
-    p, n, pieces = rows.shape[1], counts.sum(), [slice(a, a + chunk) for a in range(0, len(rows), chunk)]
-
-    def products(piece: slice) -> dict[int, Array]:
+    def products(some: Array) -> dict[int, Array]:
         every = range(1, max(orders) + 1)
-        return {s: reduce(np.multiply, [rows[piece][:, at] for at in packed_indices(p, s).T]) for s in every}
+        return {s: reduce(np.multiply, [some[:, at] for at in packed_indices(p, s).T]) for s in every}
 
-    every = [{s: counts[piece] @ held for s, held in products(piece).items()} for piece in pieces]
-    whole = {s: np.sum([held[s] for held in every], axis=0) / n for s in every[0]}
-    size = sum(packed_size(p, t) for t in orders)
-    square, total = np.zeros((size, size)), np.zeros(size)
-    for piece in pieces:
-        own = products(piece)
+    sums = [{s: weight @ each for s, each in products(some).items()} for some, weight in pieces]
+    whole = {s: np.sum([held[s] for held in sums], axis=0) / n for s in sums[0]}
+    square, total = np.zeros(()), np.zeros(())
+    for some, weight in pieces:
+        own = products(some)
         part = np.hstack([own[t] if t == 2 else linearised_cumulants(own, whole, t, p) for t in orders])
-        square += part.T @ (part * counts[piece][:, None])
-        total += counts[piece] @ part
+        square, total = square + part.T @ (part * weight[:, None]), total + weight @ part
     return np.asarray(square / n - np.outer(total / n, total / n))
 
 

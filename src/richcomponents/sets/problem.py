@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, symmetric
-from richcomponents.components.component import CumulantSource, Term
+from richcomponents.components.component import CumulantSource, Terms
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import Factored, SearchSpace, Spread, centred_rows, triangular
 from richcomponents.cumulants import Cumulants
@@ -30,6 +30,7 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, RowData
 from richcomponents.moments.kernel import MAX_ORDER
+from richcomponents.pair.canonical import LEVEL
 from richcomponents.pair.solution import MIN_BLOCKS, MIN_ROWS
 from richcomponents.paper.general import cumulant_terms, evaluate, linear_of_cumulants, require_dimensions
 from richcomponents.paper.solution import coefficients_of
@@ -39,7 +40,6 @@ from richcomponents.sets.model import fit_joint, least_squares_covariances, misf
 from richcomponents.sets.solution import SetFit, SetSolution, component_name
 from richcomponents.storage import storable
 
-_SHARED = 0.01  # level of the test of how many directions a view shares
 USUAL = 4  # order of the cumulants that are fitted, unless sets cannot be told apart without more
 
 
@@ -129,7 +129,7 @@ class SetProblem:
                 raise DataError(
                     f"rank={{{q!r}: {rank!r}}} must lie between 1 and {full[q]}, the independent columns of {homes[q]!r}"
                 )
-        known = _known_transformations(A, sets, homes, place, self.white, reduced=bool(self.reduced))
+        known = _known_transformations(named_transformations(A, sets), homes, self.white, self.reduced)
         self.system, self.verdicts, chosen = sets, None, dict[Subset, int]()
         if self.efficient:
             level = alpha / max(sum(len(q) > 1 for q in sets), 1)
@@ -144,15 +144,14 @@ class SetProblem:
 
             with one_blas_thread():
                 if discover:
-                    self.system, self.verdicts = discover_sets(
-                        evidence(), sets, alpha, random_state, given, pairs, evidence
-                    )
+                    found = discover_sets(evidence(), sets, alpha, random_state, given, pairs, evidence)
+                    self.system, self.verdicts = found
                     self.order = min(max(order, self.system.L + 1), MAX_ORDER)
                 self.system.require_order(self.order)
                 widths = {view: (len(frame.to), len(frame.back)) for view, frame in shared.items()}
                 chosen = choose_ranks(evidence, self.system, pairs, given, widths, random_state)
         if self.verdicts is not None:
-            self.verdicts = {q: replace(one, rank=chosen.get(q, one.rank)) for q, one in self.verdicts.items()}
+            self.verdicts = {q: replace(test, rank=chosen.get(q, test.rank)) for q, test in self.verdicts.items()}
         ranks = {q: min(int(given.get(q) or chosen.get(q) or full[q]), full[q]) for q in self.system}
         self.spare = {q: full[q] - ranks[q] for q in self.system if q in chosen and q not in given}
         known = {key: value for key, value in known.items() if key[1] in self.system}
@@ -168,7 +167,7 @@ class SetProblem:
         self.white = WhiteViews.of(C, place, whiten=self.efficient)
         if self.efficient and isinstance(space.data, RowData):
             few = self.place if second.n < len(C) ** 2 else narrow
-            shared = self.white.shared(self.white.correlation(C), self.independent, _SHARED, {v: least[v] for v in few})
+            shared = self.white.shared(self.white.correlation(C), self.independent, LEVEL, {v: least[v] for v in few})
             self.white = self.white.narrowed({view: shared[view] for view in few})
             narrow |= {view for view in few if len(shared[view].to) < len(shared[view].back)}
         self.map, self.reduced = AffineMap(second.mean, self.white.into), tuple(v for v in self.place if v in narrow)
@@ -199,20 +198,10 @@ class SetProblem:
             for view in self.reduced:
                 back = frames[view].back
                 beyond[view] = Factored.of(triangular(rows[:, self.place[view]])).plus(back.T, -np.eye(back.shape[1]))
-        with_errors = self._fit if self.efficient else self._by_paper
-        fit, errors = with_errors(evidence)
-        return (SetSolution if self.efficient else PaperSets)(
-            fit,
-            white,
-            CumulantSource(evidence.state, high=high),
-            self.verdicts,
-            mean,
-            beyond,
-            self.independent,
-            space.units,
-            space.grouped,
-            **errors,
-        )
+        fit, errors = (self._fit if self.efficient else self._by_paper)(evidence)
+        rows_worth = self.independent, space.units, space.grouped
+        source, solution = CumulantSource(evidence.state, high=high), SetSolution if self.efficient else PaperSets
+        return solution(fit, white, source, self.verdicts, mean, beyond, *rows_worth, **errors)
 
     def _fit(self, evidence: SetEvidence) -> tuple[SetFit, dict[str, Any]]:
         """The joint fit, its errors and its test. Where covariances between views contradict it, and a component of both views
@@ -237,41 +226,20 @@ class SetProblem:
         left_out = [Cumulants(evidence.state.without([b])) for b in np.flatnonzero(evidence.state.block_sizes).tolist()]
         fit, absent, blurred = PaperSets.fit(evidence, self.structure, left_out)
         negative = [q for q, C in fit.covariances.items() if np.diag(C).min() < 0]
-        for sets, words in (
-            (
-                absent,
-                f"method='paper' sets {{}} to zero: its cumulants of order {self.order} are no larger than noise. A Gaussian "
-                "component (or a symmetric one, at odd orders) looks the same",
-            ),
-            (
-                blurred,
-                f"some directions of {{}} are no larger than noise in cumulants of order {self.order}, and method='paper' "
-                "divides by them: its transformations are unreliable. Use more samples, or method='efficient', which also fits "
-                "components of few directions",
-            ),
-            (
-                negative,
-                "method='paper' gives negative variances to {}: such a component is small, or the samples are too few for "
-                "differences of cumulants. Drop its set, or use method='efficient'",
-            ),
-        ):
-            if sets:
-                warn_user(words.replace("{}", ", ".join(map(component_name, sets))), WeakIdentificationWarning)
+        names = {"absent": absent, "blurred": blurred, "negative": negative}
+        for kind, words in _PAPER_WARNINGS.items():
+            if names[kind]:
+                shown = ", ".join(map(component_name, names[kind]))
+                warn_user(words.format(shown, order=self.order), WeakIdentificationWarning)
         return fit, {}
 
 
 def _known_transformations(
-    A: Mapping[Any, object] | None,
-    sets: SetSystem,
-    gauge: Mapping[Subset, str],
-    place: Mapping[str, slice],
-    white: WhiteViews,
-    *,
-    reduced: bool,
+    given: Sequence[tuple[str, Subset, object]], gauge: Mapping[Subset, str], white: WhiteViews, reduced: Sequence[str]
 ) -> Known:
-    """{(view, Q): A in white columns} of what the user knows, checked."""
+    """{(view, Q): A in white columns} of what the user knows, checked. reduced : views that are compared in few directions."""
     out = {}
-    for view, q, value in named_transformations(A, sets):
+    for view, q, value in given:
         title = f"the known transformation of {component_name(q)} in view {view!r}"
         if view == gauge[q]:
             others = [v for v in q if v != view]
@@ -284,7 +252,7 @@ def _known_transformations(
                 f"{title} cannot be used: views are compared in few directions, because they have too many columns for their "
                 "samples. Use fewer columns or more samples"
             )
-        shape = tuple(place[v].stop - place[v].start for v in (view, gauge[q]))
+        shape = len(white.frames[view].back), len(white.frames[gauge[q]].back)
         matrix = np.array(value, dtype=np.float64)
         if matrix.shape != shape:
             raise DataError(
@@ -309,6 +277,16 @@ def _gauge(q: Subset, sets: SetSystem, columns: Mapping[str, IntArray]) -> str:
 
 # ---- the paper's method
 
+_PAPER_WARNINGS = {
+    "absent": "method='paper' sets {} to zero: its cumulants of order {order} are no larger than noise. A Gaussian component "
+    "(or a symmetric one, at odd orders) looks the same",
+    "blurred": "some directions of {} are no larger than noise in cumulants of order {order}, and method='paper' divides by "
+    "them: its transformations are unreliable. Use more samples, or method='efficient', which also fits components of few "
+    "directions",
+    "negative": "method='paper' gives negative variances to {}: such a component is small, or the samples are too few for "
+    "differences of cumulants. Drop its set, or use method='efficient'",
+}
+
 
 @storable
 @dataclass(frozen=True)
@@ -329,9 +307,8 @@ class PaperSets(SetSolution):
                 "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
             )
         if found.system.L > 2:
-            covariances = least_squares_covariances(
-                np.eye(evidence.p), evidence.correlation, evidence.columns, found.transforms
-            )
+            every, total = np.eye(evidence.p), evidence.correlation
+            covariances = least_squares_covariances(every, total, evidence.columns, found.transforms)
         else:
             terms = cumulant_terms(found.system, found.transforms, structure.gauge, evidence.columns)
             covariances = {q: symmetric(evaluate(evidence.cumulants, terms[q], 2)) for q in found.system.order}
@@ -341,9 +318,10 @@ class PaperSets(SetSolution):
     def _refit(self, evidence: SetEvidence) -> SetFit:
         return self.fit(evidence, self.fitted.structure)[0]
 
-    def _read(self) -> Mapping[Subset, Sequence[tuple[Term, ...]]]:
+    @cached_property
+    def terms(self) -> dict[Subset, Terms]:
         terms = cumulant_terms(self.system, self.fitted.transforms, self.gauge, self.white.columns)
-        return {q: [each] for q, each in terms.items()}
+        return {q: self._in_users_columns(q, [each]) for q, each in terms.items()}
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Section 4.1."""

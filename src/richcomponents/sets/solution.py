@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from scipy.linalg import block_diag
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, power, symmetric
@@ -55,7 +56,6 @@ from richcomponents.sets.model import (
 from richcomponents.storage import storable
 
 _LEAST_LEFT = 0.5  # of a fitted own covariance, in any direction, where the others leave less of the view
-_PATTERNS = 3  # of views that distinguish a component, those with the tamest inverses
 _FAR = 10.0  # standard errors of a view's mean, by which known means may miss it (transformations have errors, too)
 
 
@@ -139,7 +139,7 @@ class SetFit:
             size = {view: float(np.sum(undone**2)) for view, undone in alone.items()}
             sets = combinations(q, len(system.distinguishing(q)))
             supports = [support for support in sets if system.distinguishes(support, q)]
-            supports = sorted(supports, key=lambda support: np.prod([size[view] for view in support]))[:_PATTERNS]
+            supports.sort(key=lambda support: np.prod([size[view] for view in support]))  # tame inverses first
             weighted = self.inverse @ L
             best = weighted @ np.linalg.pinv(L.T @ weighted, hermitian=True, rcond=1e-10)
             patterns = [(support, best) for support in supports]
@@ -271,46 +271,37 @@ class SetSolution:
         return out
 
     @cached_property
-    def _terms(self) -> dict[Subset, Terms]:
+    def terms(self) -> dict[Subset, Terms]:
         """How the cumulants of every component are read off the white columns."""
-        terms = self._read()
-        return {q: Terms(tuple((Term(1.0, (), self.frame(q).back.T, each),) for each in terms[q])) for q in self.keys}
+        return {q: self._in_users_columns(q, each) for q, each in self.fitted.terms(self.white.columns).items()}
 
-    def _read(self) -> Mapping[Subset, Sequence[tuple[Term, ...]]]:
-        """The same in white columns."""
-        return self.fitted.terms(self.white.columns)
+    def _in_users_columns(self, key: Subset, alternatives: Sequence[tuple[Term, ...]]) -> Terms:
+        back = self.frame(key).back.T
+        return Terms(tuple((Term(1.0, (), back, each),) for each in alternatives))
 
     def component(
         self, key: Subset, names: Sequence[str], title: str, given: Mapping[Subset, object] | None = None
     ) -> Component:
         """names : of the columns of all views; title : of the component; given : known means of some."""
         columns, own = tuple(names[self.white.place[self.gauge[key]]]), self.means(given or {})[key]
-        return Component(title, columns, own, self.covariance(key), self.source, self._terms[key])
+        return Component(title, columns, own, self.covariance(key), self.source, self.terms[key])
 
     def means(self, given: Mapping[Subset, object]) -> dict[Subset, Array]:
         """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
         has none of its own, or a given one, the smallest means (in white units) that add up to the rest of the view's. Only
         such sums are identified."""
-        known, frames, columns = (
-            {q: self._given_mean(q, one) for q, one in given.items()},
-            self.white.frames,
-            self.white.columns,
-        )
+        known, columns = {q: self._given_mean(q, one) for q, one in given.items()}, self.white.columns
         shared = [q for q in self.system.order if len(q) > 1]
         free = [q for q in shared if q not in known]
         fixed = [view for view in columns if (view,) not in self.system or (view,) in known]
-        white = {q: np.zeros(len(columns[self.gauge[q]])) for q in shared}
-        white |= {q: self.frame(q).to @ value for q, value in known.items() if q in white}
+        white = {q: self.frame(q).to @ known.get(q, np.zeros(self.frame(q).to.shape[1])) for q in shared}
         if fixed and free:
             left = self.mean @ self.white.into - sum(self._loading(q) @ white[q] for q in shared)
-            for view in fixed:
-                if (view,) in known:
-                    left[columns[view]] -= frames[view].to @ known[view,]
-            rows = home(columns, fixed)
-            stack = np.hstack([self._loading(q)[rows] for q in free])
+            own = [self.white.frames[v].to @ known[v,] if (v,) in known else np.zeros(len(columns[v])) for v in fixed]
+            rows, stack = home(columns, fixed), np.hstack([self._loading(q) for q in free])
+            parts = np.linalg.lstsq(stack[rows], left[rows] - np.concatenate(own), rcond=None)[0]
             ends = np.cumsum([len(white[q]) for q in free])
-            parts = np.split(np.linalg.lstsq(stack, left[rows], rcond=None)[0], ends[:-1])
-            white |= dict(zip(free, parts, strict=True))
+            white |= dict(zip(free, np.split(parts, ends[:-1]), strict=True))
         out = {q: self.frame(q).back @ mean for q, mean in white.items()}
         for view, part in self.white.place.items():
             if (view,) in self.system:
@@ -358,7 +349,7 @@ class SetSolution:
 
     def on_rows(self, key: Subset, rows: Array) -> tuple[Array, Terms]:
         """White columns of centred rows, and how a component's cumulants are read off them."""
-        return np.asarray(rows @ self.white.into), self._terms[key]
+        return np.asarray(rows @ self.white.into), self.terms[key]
 
     def outside(self, key: Subset) -> IntArray:
         """Columns, of all views side by side, of the views in which the component does not live."""
@@ -390,10 +381,10 @@ class SetSolution:
             return np.asarray(back.T @ total @ back)
         whole: Spread = Factored(np.zeros((0, back.shape[1])), back, total)
         for view, spread in self.beyond.items():
-            place = np.zeros((back.shape[1], len(spread)))
-            place[self.white.place[view]] = np.eye(len(spread))
-            whole = added(whole, place @ spread.lift.T, spread.core)
-            whole = added(whole, place @ spread.rows.T, np.eye(len(spread.rows)))
+            lift, core = np.vstack([spread.lift, spread.rows]), block_diag(spread.core, np.eye(len(spread.rows)))
+            wide = np.zeros((len(lift), back.shape[1]))
+            wide[:, self.white.place[view]] = lift
+            whole = added(whole, wide.T, core)
         return whole
 
     # ---- how sure
@@ -407,11 +398,11 @@ class SetSolution:
         """What answers on a component rest on; none where errors are not known (large problems, the paper's formulas) and
         nothing contradicts the fit."""
         fit = [] if self.misfit is None else [self.misfit]
-        if not self.relative_errors or self.covariance_errors is None:
+        if not self.relative_errors or not self.covariance_errors:
             return [test for test in fit if test.finding == Verdict.CONTRADICTED]
-        below = [key, *self.system.supersets(key)]
-        sizes = [_sure(f"Cov({component_name(q)})", self.covariance_errors[q]) for q in below]
-        return [*fit, *self._of_transformations(key), *sizes]
+        sizes = self.covariance_errors
+        below = [_sure(f"Cov({component_name(q)})", sizes[q]) for q in (key, *self.system.supersets(key))]
+        return [*fit, *self._of_transformations(key), *below]
 
     @property
     def component_verdicts(self) -> dict[Subset, str]:
@@ -429,8 +420,8 @@ class SetSolution:
 
     def warn(self) -> None:
         """Say what is not sure."""
-        if self.misfit is not None and self.misfit.finding == Verdict.CONTRADICTED:
-            warn_user(self.misfit_words(), SpecificationWarning)
+        if words := self.misfit_words():
+            warn_user(words, SpecificationWarning)
         every = {test.says: test for q in self.keys for test in self._of_transformations(q)}
         weak = [says for says, test in every.items() if test.finding != Verdict.STRONG]
         if weak:
@@ -502,11 +493,9 @@ class SetSolution:
             return np.stack(range_of_products(root, root))
 
         (low, high), left_out = ends(self.state), np.stack([ends(self.state.without([b])) for b in self.blocks])
-        errors, point = jackknife_error(left_out), np.asarray(self.covariance(key))
-        nothing = np.full_like(point, np.nan)
-        return Estimate(
-            point, nothing, len(left_out) - 1, identified=(low, high), identified_error=(errors[0], errors[1])
-        )
+        (below, above), point = jackknife_error(left_out), np.asarray(self.covariance(key))
+        nothing, degrees = np.full_like(point, np.nan), len(left_out) - 1
+        return Estimate(point, nothing, degrees, identified=(low, high), identified_error=(below, above))
 
     # ---- what learners ask
 
@@ -527,11 +516,9 @@ class SetSolution:
 
     def _simply(self, key: Subset, covariance: Array) -> Array:
         """The map to the simple prediction of a component (learning/coefficients)."""
-        columns, own = self.white.columns, self.gauge[key]
+        columns, own, rank = self.white.columns, self.gauge[key], self.ranks[key]
         partners = home(columns, [view for view in key if view != own])
-        return simple_map(
-            covariance, columns[own], partners, self._outside(key), self.ranks[key], self.independent_rows
-        )
+        return simple_map(covariance, columns[own], partners, self._outside(key), rank, self.independent_rows)
 
     def _all_columns(self, key: Subset) -> bool:
         """Whether it is a wide view's own component: an outcome on it is regressed on every column."""
@@ -559,13 +546,15 @@ class SetSolution:
         if self._all_columns(key):
             return self._on_all_columns(key, outcome)
         full, K = self._prediction(key, self.fitted)
+        # refits do not tell of views of which few directions were looked at
+        refits = [] if self.beyond else [self._fitted_without(block) for block in self.blocks]
         return on_prediction(
             np.asarray(outcome.rows @ self.white.into),
             outcome,
             self.frame(key),
             partial(self._simply, key),
             full,
-            self._predictions_without_blocks(key),
+            [self._prediction(key, one)[0] for one in refits] or None,
             covariance=K,
             lifted=partial(self._lifted, key),
             wanted=self._wanted(key)[0],
@@ -579,39 +568,26 @@ class SetSolution:
         K = self._kept(key, L, fit.inverse, fit.covariances[key])
         return np.asarray(fit.inverse @ L @ K), K
 
-    def _predictions_without_blocks(self, key: Subset) -> list[Array] | None:
-        """Refitted; None where refits do not tell: of views of which few directions were looked at."""
-        if self.beyond:
-            return None
-        refits = [self._fitted_without(block) for block in self.blocks]
-        return [self._prediction(key, one)[0] for one in refits if key in one.structure.system]
-
     def _kept(self, key: Subset, loads: Array, inverse: Array, K: Array) -> Array:
-        """Cov(S) = K in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as for
-        two views.
+        """Cov(S) = K = F F' in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as
+        for two views.
 
         All that z says of S is L' Sigma^-1 z, with L the loadings: S plus noise, of variance P^-1, P = L' Sigma^-1 L. The
-        prediction K P (S + noise) keeps the share P^(1/2) K P^(1/2) of it. Singular values of predictions are in the user's
-        units, and say nothing by themselves; shares lie between zero and one in any.
+        prediction K P (S + noise) keeps the shares F' P F of it. Singular values of predictions are in the user's units, and
+        say nothing by themselves; shares lie between zero and one in any.
         """
-        values, vectors = np.linalg.eigh(symmetric(loads.T @ inverse @ loads))
-        seen = values > 1e-10 * values[-1]
-        root = (vectors[:, seen] * np.sqrt(values[seen])).T
-        back = vectors[:, seen] / np.sqrt(values[seen])
-        shares, turned = np.linalg.eigh(symmetric(root @ K @ root.T))
-        shares, turned = shares[-self.ranks[key] :], turned[:, -self.ranks[key] :]
+        values, vectors = (part[..., -self.ranks[key] :] for part in np.linalg.eigh(symmetric(K)))
+        F = vectors * np.sqrt(np.maximum(values, 0.0))
+        shares, turned = np.linalg.eigh(symmetric(F.T @ loads.T @ inverse @ loads @ F))
         if shares[0] >= LEAST_KEPT:
             return K
-        return symmetric(back @ (turned * np.maximum(shares, LEAST_KEPT)) @ turned.T @ back.T)
+        F = F @ turned
+        return symmetric(F * (np.maximum(shares, LEAST_KEPT) / np.maximum(shares, 1e-300)) @ F.T)
 
     def _on_all_columns(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Coefficients Cov(R)^-1 Cov(R, y), R the residual of every column of a wide view on the directions of the others."""
-        weight, counted, beyond, odds = (
-            outcome.weight,
-            float(outcome.weight.sum()),
-            self.beyond[key[0]],
-            outcome.log_odds,
-        )
+        weight, beyond, odds = outcome.weight, self.beyond[key[0]], outcome.log_odds
+        counted = float(weight.sum())
         adjusted, root = outcome.rows @ self.white.into[:, self._outside(key)], np.sqrt(weight)[:, None]
         both = np.column_stack([outcome.rows[:, self.white.place[key[0]]], outcome.y])
         both = both - adjusted @ np.linalg.lstsq(adjusted * root, both * root, rcond=None)[0]
@@ -653,18 +629,18 @@ class SetSolution:
 
         def simple(state: Moments) -> Array:
             C = state.covariance(unbiased=False)
-            M = self._simply(key, C)
-            return np.asarray(back @ M.T @ C @ M @ back.T)
+            M = back @ self._simply(key, C).T
+            return np.asarray(M @ C @ M.T)
 
         def projector(covariance: Array) -> Array:
             vectors = np.linalg.eigh(covariance)[1][..., -k:]
             return np.asarray(vectors @ vectors.mT)
 
-        def fit(one: SetFit) -> Array:
-            return np.asarray(back @ one.covariances[key] @ back.T)
-
+        fitted = [
+            back @ one.covariances[key] @ back.T for one in (self.fitted, *map(self._fitted_without, self.blocks))
+        ]
         safe = Draws.certain(simple(self.state), np.stack([simple(self.state.without([b])) for b in self.blocks]))
-        full = Draws.certain(fit(self.fitted), np.stack([fit(self._fitted_without(b)) for b in self.blocks]))
+        full = Draws.certain(fitted[0], np.stack(fitted[1:]))
         share = share_of(safe.map(projector), full.map(projector), 1.0)
         return safe.value + share * (full.value - safe.value), share
 
@@ -694,9 +670,5 @@ class SetSolution:
     def without(self, block: int) -> SetSolution:
         """Refitted without one block."""
         state = self.state.without([block])
-        return replace(
-            self,
-            fitted=self._fitted_without(block),
-            source=CumulantSource(state),
-            mean=self.mean + state.mean @ self.white.back,
-        )
+        mean, fitted = self.mean + state.mean @ self.white.back, self._fitted_without(block)
+        return replace(self, fitted=fitted, source=CumulantSource(state), mean=mean)
