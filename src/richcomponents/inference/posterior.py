@@ -174,9 +174,11 @@ class Prior:
         self.log_weight = -(((level - LEVEL) / LEVEL_SD) ** 2) / 2
 
 
-def best(evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None) -> Array:
+def best(
+    evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None, gtol: float = 1e-6
+) -> Array:
     """X (k, m) at the modes of k posteriors, all at once: the sum of their objectives is least where each is. start (m,) : by
-    default the centre of each prior."""
+    default the centre of each prior; gtol : of the gradient, in standard deviations of the prior."""
     centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
 
     def at(s: Array) -> Array:
@@ -189,7 +191,7 @@ def best(evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], star
         return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
 
     s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
-    options = {"maxiter": 500, "ftol": 0.0, "gtol": 1e-7}  # in standard deviations of the prior
+    options = {"maxiter": 500, "ftol": 0.0, "gtol": gtol, "maxcor": 40}
     return at(optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(s.shape))
 
 
@@ -217,7 +219,7 @@ class Modes:
     def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior]) -> Modes:
         """One for every prior, after Newton steps, so that it does not matter where the search stopped."""
         centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
-        X, step = best(evidences, pair, priors), np.full(1, np.inf)
+        X, step = best(evidences, pair, priors, gtol=1e-3), np.full(1, np.inf)
         for _ in range(30):
             if np.abs(step).max() < 1e-7:  # in standard deviations of the prior
                 break
