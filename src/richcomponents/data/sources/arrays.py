@@ -23,9 +23,8 @@ from scipy import sparse
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
-from richcomponents.data.cells import Column
+from richcomponents.data.cells import Column, frame_columns
 from richcomponents.data.sources.base import (
-    Annotated,
     ArraySource,
     Beside,
     FileSource,
@@ -115,23 +114,6 @@ class NpzSource(FrameSource):
         self.title, self.files, self.views = path.name, [path], views
 
 
-class MatrixSource(Source):
-    """A matrix in memory, of which a few rows at a time are made dense where it is sparse."""
-
-    shared = False
-
-    def __init__(self, values: Any) -> None:
-        self.values = check_sparse(values).tocsr() if sparse.issparse(values) else values
-        self.n_rows, self.width = self.values.shape
-
-    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        size = block_rows(self.width if columns is None else len(columns))
-        for at in range(0, self.n_rows or 0, size):
-            rows = self.values[at : at + size]
-            rows = rows if columns is None else rows[:, columns]
-            yield as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
-
-
 _HEAP = b"GCOL\x01\0\0\0"
 _PART = 2**24  # bytes of a file that are looked at together
 
@@ -158,7 +140,7 @@ class _Stored(FileSource):
         self._label, self._opened, self._held = label, opened, None
         with _reading(path), opened() as array:
             if _is_frame(array):
-                self._held = MatrixSource(as_matrix(_frame(array, path)))
+                self._held = ArraySource(as_matrix(_frame(array, path)))
             self._chunks, self._sparse = getattr(array, "chunks", None), not hasattr(array, "dtype")
             if self._sparse and self._held is None and not {"data", "indices", "indptr"} <= set(array):
                 raise DataError(
@@ -182,14 +164,14 @@ class _Stored(FileSource):
                     raise self._damaged()
                 self._held = self._by_rows(array) if kind == "csc_matrix" else None
 
-    def _by_rows(self, array: Any) -> MatrixSource:
+    def _by_rows(self, array: Any) -> ArraySource:
         """A matrix that is sparse by columns, by rows; all of it has to be in memory for that."""
         size = array["indices"].shape[0] * (array["indices"].dtype.itemsize + array["data"].dtype.itemsize)
         if 2 * size > MEMORY_LIMIT:
             raise CapacityError(
                 f"{self._label} of {self.path.name} is sparse by columns (CSC) and too large to turn: store it by rows (CSR)"
             )
-        return MatrixSource(self._checked(sparse.csc_matrix, array, (self.n_rows or 0, self.width)))
+        return ArraySource(self._checked(sparse.csc_matrix, array, (self.n_rows or 0, self.width)))
 
     def _damaged(self) -> DataError:
         return DataError(
@@ -237,7 +219,7 @@ class _Stored(FileSource):
 # ---- AnnData, in memory and in files
 
 
-class AnnDataSource(Annotated, Beside):
+class AnnDataSource(Beside):
     """Matrices of the same samples side by side: `parts` of an AnnData, the first under the variables' own names.
 
     They are called "X", "layer:name" and "obsm:name"; obs describes the samples.
@@ -265,7 +247,9 @@ class AnnDataSource(Annotated, Beside):
                 )
         self.names = None if held.variables is None else tuple(name for part in parts for name in self.groups[part])
         self.held = all(isinstance(getattr(matrix, "values", None), np.ndarray) for matrix in self.parts)
-        self.describe(held.described)
+        variables = set(self.names or ())  # may have the name of a column of obs
+        self._said = {f"obs:{name}" if str(name) in variables else str(name): name for name in held.described}
+        self.annotations = tuple(self._said)
 
     def including(self, groups: Sequence[str]) -> Source:
         new = [name for name in dict.fromkeys(groups) if name in self.groups and name not in self._parts]
@@ -273,10 +257,15 @@ class AnnDataSource(Annotated, Beside):
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         self.check_names()
-        return super().read(names, written)
+        said = [name for name in names if name in self.annotations]
+        columns = super().read([name for name in names if name not in said], written)
+        if said:
+            obs = self._held.frame([self._said[name] for name in said])
+            columns |= frame_columns(obs.set_axis(said, axis=1).reset_index(drop=True), written)
+        return {name: columns[name] for name in names}
 
-    def _obs(self, columns: list[Any]) -> Any:
-        return self._held.frame(columns)
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        return super().texts([name for name in names if name in self.annotations])
 
     def labels(self, key: str) -> tuple[object, ...]:
         if self.shared or key not in self.annotations:
@@ -311,7 +300,7 @@ class AnnDataInMemory:
         matrix = self._adata.X if group == "X" else (self._adata.layers if kind == "layer" else self._adata.obsm)[name]
         if matrix is None:
             raise DataError("the AnnData has no X: name a layer in views=, such as 'layer:counts'")
-        return MatrixSource(as_matrix(matrix) if hasattr(matrix, "columns") else matrix)
+        return ArraySource(as_matrix(matrix) if hasattr(matrix, "columns") else matrix)
 
 
 class AnnDataInFile:
@@ -546,7 +535,7 @@ def memory_source(X: Any) -> Source:
         source.names, source.samples = tuple(map(str, X.var_names)), tuple(X.obs_names)
         return source
     if sparse.issparse(X):
-        return MatrixSource(X)
+        return ArraySource(X)
     names = column_names(X)
     if names is not None and len(getattr(X, "shape", ())) == 2:
         return FrameSource(X)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.data.cells import Column, as_labels, declared_order, frame_columns, in_declared_order
-from richcomponents.data.table import as_frame, as_matrix, column_names, listed, repeated, same_columns
+from richcomponents.data.cells import Column, as_labels, declared_order, in_declared_order
+from richcomponents.data.table import as_frame, as_matrix, check_sparse, column_names, listed, repeated, same_columns
 from richcomponents.errors import CapacityError, DataError
 
 _MOST_ROWS = 2**16
@@ -208,35 +209,6 @@ def obsm_names(key: str, columns: Iterable[object] | int, variables: Sequence[st
     return tuple(f"{key}:{name}" if str(name) in own else str(name) for name in columns)
 
 
-class Annotated(Source):
-    """A source with a data frame (obs of AnnData) that describes its samples; variables may have the name of a column of it."""
-
-    _said: Mapping[str, object] = {}
-
-    def describe(self, columns: Iterable[object]) -> None:
-        """columns : of obs; they are called as they are, obs:name where a variable has that name."""
-        own = set(self.names or ())
-        self._said = {f"obs:{name}" if str(name) in own else str(name): name for name in columns}
-        self.annotations = tuple(self._said)
-
-    @abstractmethod
-    def _obs(self, columns: list[Any]) -> Any:
-        """These columns of obs, a data frame of pandas."""
-
-    def _annotated(self, names: Sequence[str]) -> Any:
-        frame = self._obs([self._said[name] for name in names])
-        return frame.set_axis(list(names), axis=1).reset_index(drop=True)
-
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        said = [name for name in names if name in self.annotations]
-        columns = super().read([name for name in names if name not in said], written)
-        columns |= frame_columns(self._annotated(said), written) if said else {}
-        return {name: columns[name] for name in names}
-
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        return Source.texts(self, [name for name in names if name in self.annotations])
-
-
 class FileSource(Source):
     """A table in one file, or in one folder."""
 
@@ -250,21 +222,24 @@ class FileSource(Source):
 
 
 class ArraySource(Source):
-    """A matrix in memory."""
+    """A matrix in memory; sparse ones, and others that are not float64, are made so a few rows at a time."""
 
-    shared, held = False, True
+    shared = False
 
-    def __init__(self, values: Array, names: Sequence[str] | None = None) -> None:
-        self.values, self.names = values, None if names is None else tuple(names)
-        self.n_rows, self.width = values.shape
+    def __init__(self, values: Any, names: Sequence[str] | None = None) -> None:
+        self.values = check_sparse(values).tocsr() if sparse.issparse(values) else values
+        self.names, (self.n_rows, self.width) = None if names is None else tuple(names), values.shape
+        self.held = isinstance(values, np.ndarray) and values.dtype == np.float64
 
     def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        if columns is None:
-            yield self.values  # whole: most work for threads at once
+        if columns is None and self.held:
+            yield as_matrix(self.values)  # whole: most work for threads at once
             return
-        size = block_rows(len(columns))
-        for at in range(0, len(self.values), size):
-            yield np.ascontiguousarray(self.values[at : at + size, columns])
+        size = block_rows(self.width if columns is None else len(columns))
+        for at in range(0, self.n_rows or 0, size):
+            rows = self.values[at : at + size]
+            rows = rows if columns is None else rows[:, columns]
+            yield as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return {}
