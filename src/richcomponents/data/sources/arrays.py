@@ -26,17 +26,17 @@ from richcomponents.archive import npy_header, read_arrays
 from richcomponents.data.cells import Column
 from richcomponents.data.sources.base import (
     Annotated,
+    ArraySource,
+    Beside,
     FileSource,
     Source,
     block_rows,
-    blocks_of,
-    in_step,
     missing_extra,
     numbered,
     obsm_names,
 )
 from richcomponents.data.sources.memory import FrameSource
-from richcomponents.data.table import as_matrix, check_sparse
+from richcomponents.data.table import as_matrix, check_sparse, column_names, is_annotated
 from richcomponents.errors import CapacityError, DataError
 
 
@@ -237,7 +237,7 @@ class _Stored(FileSource):
 # ---- AnnData, in memory and in files
 
 
-class AnnDataSource(Annotated):
+class AnnDataSource(Annotated, Beside):
     """Matrices of the same samples side by side: `parts` of an AnnData, the first under the variables' own names.
 
     They are called "X", "layer:name" and "obsm:name"; obs describes the samples.
@@ -252,12 +252,11 @@ class AnnDataSource(Annotated):
             self.groups.setdefault(name, tuple(f"{name.removeprefix('layer:')}:{variable}" for variable in own))
         for name, columns in held.obsm.items() if parts else ():
             self.groups[f"obsm:{name}"] = obsm_names(name, columns, own)
-        self._matrices = [held.matrix(part) for part in parts]
-        self.width = sum(matrix.width for matrix in self._matrices)
-        self.more = self.width - sum(matrix.width for matrix in self._matrices[:1])
-        self.n_rows = self._matrices[0].n_rows if parts else len(self.samples or ())
+        Beside.__init__(self, [held.matrix(part) for part in parts])
+        self.more = sum(matrix.width for matrix in self.parts[1:])
+        self.n_rows = self.parts[0].n_rows if parts else len(self.samples or ())
         for what, labels, count in (
-            ("var", held.variables, self._matrices[0].width if parts else None),
+            ("var", held.variables, self.parts[0].width if parts else None),
             ("obs", self.samples, self.n_rows),
         ):
             if labels is not None and count is not None and len(labels) != count:
@@ -265,7 +264,7 @@ class AnnDataSource(Annotated):
                     f"{what} of {self.title} has {len(labels)} labels, X needs {count}: the file is damaged"
                 )
         self.names = None if held.variables is None else tuple(name for part in parts for name in self.groups[part])
-        self.held = all(isinstance(getattr(matrix, "values", None), np.ndarray) for matrix in self._matrices)
+        self.held = all(isinstance(getattr(matrix, "values", None), np.ndarray) for matrix in self.parts)
         self.describe(held.described)
 
     def including(self, groups: Sequence[str]) -> Source:
@@ -279,16 +278,18 @@ class AnnDataSource(Annotated):
     def _obs(self, columns: list[Any]) -> Any:
         return self._held.frame(columns)
 
-    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        def uneven(seen: list[int]) -> DataError:
-            return DataError(f"{self.title} is damaged: its matrices have different numbers of rows")
+    def labels(self, key: str) -> tuple[object, ...]:
+        if self.shared or key not in self.annotations:
+            return super().labels(key)
+        return tuple(self._held.frame([self._said[key]]).iloc[:, 0])
 
-        if len(self._matrices) == 1:
-            yield from self._matrices[0].blocks(columns)
-        elif self._matrices:
-            yield from in_step(blocks_of(self._matrices, columns), uneven)
-        else:
-            yield np.empty((self.n_rows or 0, 0))
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
+        if len(self.parts) == 1:
+            return self.parts[0].blocks(columns)
+        return super().blocks(columns) if self.parts else iter([np.empty((self.n_rows or 0, 0))])
+
+    def uneven(self, seen: list[int]) -> DataError:
+        return DataError(f"{self.title} is damaged: its matrices have different numbers of rows")
 
 
 class AnnDataInMemory:
@@ -299,7 +300,7 @@ class AnnDataInMemory:
     def __init__(self, adata: Any) -> None:
         self._adata, self.described = adata, tuple(adata.obs.columns)
         self.variables, self.samples = tuple(map(str, adata.var_names)), tuple(adata.obs_names)
-        self.matrices = [f"layer:{name}" for name in adata.layers]
+        self.matrices = [f"layer:{name}" for name in getattr(adata, "layers", None) or ()]  # of a MuData there are none
         self.obsm = {str(key): getattr(x, "columns", x.shape[1]) for key, x in adata.obsm.items()}
 
     def frame(self, columns: list[Any]) -> Any:
@@ -534,3 +535,19 @@ def _labels(frame: Any) -> tuple[str, ...] | None:
         return None
     held = frame[index] if hasattr(frame[index], "dtype") else frame[index]["values"]
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in held[:])
+
+
+def memory_source(X: Any) -> Source:
+    """A table in memory; only of arrays all columns have to be numbers."""
+    if is_annotated(X):
+        return AnnDataSource(AnnDataInMemory(X), ["X"])
+    if hasattr(X, "obs_names"):  # like an AnnData, without all that describes samples
+        source = memory_source(X.X)
+        source.names, source.samples = tuple(map(str, X.var_names)), tuple(X.obs_names)
+        return source
+    if sparse.issparse(X):
+        return MatrixSource(X)
+    names = column_names(X)
+    if names is not None and len(getattr(X, "shape", ())) == 2:
+        return FrameSource(X)
+    return ArraySource(as_matrix(X), names)
