@@ -422,6 +422,8 @@ def there(values: Any, n: int | None) -> Truth | None:
     if values is None or isinstance(values, str) or hasattr(values, "toarray"):
         return None
     hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else False
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and values.ndim == 1 and n in (None, len(values)):
+        return np.asarray(np.isfinite(values) & ~np.asarray(hidden))
     frame = nw.from_native(values, pass_through=True, eager_only=True, allow_series=True)
     if isinstance(frame, nw.DataFrame):
         entries = np.array([column.to_list() for column in frame.iter_columns()], dtype=object).T
