@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from richcomponents.data.align import names_of_files
 from richcomponents.data.cells import first_text
-from richcomponents.data.rows import Rows, Selection, open_source, select
+from richcomponents.data.design import Selection, select
+from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import digest
-from richcomponents.data.sources.beside import names_of_files
 from richcomponents.data.table import listed, names_in
 from richcomponents.datasets import Contrastive, make_contrastive
 from richcomponents.effects.model import ExposureEffects

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import richcomponents as rc
-from richcomponents.data.rows import open_source, select
+from richcomponents.data.design import select
+from richcomponents.data.rows import open_source
 from richcomponents.data.sources.memory import FrameSource
 from richcomponents.errors import DataError
 

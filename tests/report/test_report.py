@@ -317,3 +317,12 @@ def test_an_outcome_that_goes_with_the_controls_is_not_said_not_to(data):
         assert row["check"] == "y and V"
         assert row["meaning"].startswith("y goes with V (p < 1e-16)")
         assert wanted in row["meaning"]
+
+
+@pytest.mark.parametrize(("S2", "check"), [("labs(3)", "hidden classes"), ("skewed", "share of the correction")])
+def test_what_the_summary_says_is_among_the_checks(S2, check):
+    """Classes and share stood in the summary only, next to correlations of what the classes leave."""
+    model = rc.ContrastiveRCA(views=4).fit(rc.datasets.make_contrastive(700, d=4, S2=S2, random_state=0).X)
+    said = {row["check"]: row["value"] for row in Findings.of(model).checks()}
+    assert check in said
+    assert all(f"{name:24} {value}" in model.summary() for name, value in said.items())

@@ -1,26 +1,32 @@
-"""Several tables of the same samples side by side: which row of each is the same sample, by their labels.
+"""Tables of the same samples side by side: in memory, one file per view, or the modalities of one file.
 
-Users who hold several tables come in through :func:`join_views`, which checks that the samples line up.
+Rows are matched by the labels of the samples, where the tables have any, else they are taken one by one. What is read from the
+tables is read in step, a block of rows at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.cells import is_gap
+from richcomponents.data.cells import Column, is_gap, is_number
+from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, memory_source, modalities
+from richcomponents.data.sources.base import Beside, Source, numbered
 from richcomponents.data.table import (
     Views,
-    as_frame,
     as_matrix,
     check_finite,
     check_labels,
     column_names,
+    counts_rows,
+    is_label,
     listed,
     repeated,
     resolve_views,
@@ -56,15 +62,6 @@ class Alignment:
             told += [f"{name!r} lacks {len(gone)} of {kept} samples ({listed(gone)})."] if gone else []
         return tuple(told)
 
-    def taken(self, values: Array, name: str) -> Array:
-        """Rows (n, p) of a table in the common order, nan where it has none."""
-        rows = self.rows[name]
-        if (rows >= 0).all():
-            return np.asarray(values[rows])
-        out = np.full((len(rows), *values.shape[1:]), np.nan)
-        out[rows >= 0] = values[rows[rows >= 0]]
-        return out
-
 
 def align_labels(labels: Mapping[str, Sequence[Any]], how: str) -> Alignment:
     """Tables by name, each with the labels of its rows.
@@ -72,12 +69,10 @@ def align_labels(labels: Mapping[str, Sequence[Any]], how: str) -> Alignment:
     how : "same", all tables must have the same samples, in any order; "inner", the samples that all of them have; "outer",
     the samples that any of them has.
 
-    >>> found = align_labels({"rna": ["a", "b", "c"], "protein": ["c", "a"]}, "inner")
-    >>> found.labels, found.rows["protein"].tolist(), found.left_out["rna"]
+    >>> both = align_labels({"rna": ["a", "b", "c"], "protein": ["c", "a"]}, "inner")
+    >>> both.labels, both.rows["protein"].tolist(), both.left_out["rna"]
     (('a', 'c'), [1, 0], ('b',))
     """
-    if how not in WAYS:
-        raise ValueError(f"align must be one of {', '.join(map(repr, WAYS))}, got {how!r}")
     for name, own in labels.items():
         bare = next((row for row, label in enumerate(own) if is_gap(label)), None)
         if bare is not None:
@@ -107,6 +102,262 @@ def align_labels(labels: Mapping[str, Sequence[Any]], how: str) -> Alignment:
         {name: np.array([own.get(label, -1) for label in kept], dtype=np.int64) for name, own in where.items()},
         {name: tuple(label for label in own if label not in inside) for name, own in where.items()},
     )
+
+
+def aligned(parts: Mapping[str, Source], key: str | None, how: str) -> Alignment | None:
+    """How the rows of tables line up, by the column `key` or the labels they have; None where they do row by row.
+
+    A table without labels is taken to be in the order of the first that has them; numbers 0, 1, 2, ... say nothing alone."""
+    if how not in WAYS:
+        raise ValueError(f"align must be one of {', '.join(map(repr, WAYS))}, got {how!r}")
+    every = {name: _labels(name, part, key) for name, part in parts.items()}
+    labels = {name: own for name, own in every.items() if own is not None}
+    counting = [name for name, own in labels.items() if own == tuple(range(len(own)))] if key is None else []
+    labels = {} if len(counting) == len(labels) else labels
+    bare = next((name for name in parts if name not in labels), None)
+    if how != "same" and bare is not None:
+        raise DataError(
+            f"align={how!r} matches samples by label, and view {bare!r} has none: give it an index of sample labels (obs_names "
+            "of AnnData), or name the column that holds them, id= (--id)"
+        )
+    if counting and labels and len(set(labels.values())) > 1:
+        other = next(name for name in labels if name not in counting)
+        raise DataError(
+            f"view {counting[0]!r} numbers its rows 0, 1, 2, ... and view {other!r} labels them otherwise: whether these are "
+            "the same samples in a different order nobody can tell. Give both the same labels, or none (to_numpy())"
+        )
+    lengths = {part.title: length(part) for part in parts.values()} if bare is not None else {}
+    if len(set(lengths.values())) > 1:
+        raise DataError(
+            f"the tables have different numbers of rows ({', '.join(f'{title} has {n}' for title, n in lengths.items())}): "
+            "views are tables of the same samples; name the column of sample labels with --id (id=)"
+        )
+    if not labels:
+        return None
+    both = align_labels(labels, how)
+    if bare is None:
+        return both
+    first = next(iter(labels))
+    warn_user(
+        f"view {bare!r} carries no sample labels: its rows are taken to be in the order of {first!r}", UserWarning
+    )
+    return Alignment(both.labels, {name: both.rows.get(name, both.rows[first]) for name in parts}, both.left_out)
+
+
+def _labels(name: str, part: Source, key: str | None) -> tuple[Any, ...] | None:
+    """The labels of the rows of a table, where there are any."""
+    if key is None:
+        return part.index
+    if part.names is None:
+        raise DataError(f"view {name!r} has no sample labels {key!r}: an array has no named columns: pass a data frame")
+    return part.labels(key)
+
+
+def length(source: Source) -> int:
+    """The number of rows, which a text table only knows when it was read."""
+    if source.n_rows is not None:
+        return source.n_rows
+    first = source.all_names[:1]
+    return len(source.read(first, first)[first[0]])
+
+
+class SideBySide(Beside):
+    """Columns of several tables, each a view; rows come in the order of the first.
+
+    parts : {name: source}; both : how their rows line up; key : a column of labels, which all of them have and which keeps its
+    name. Where two parts use a name, all columns get the part's name in front. A part without columns only describes samples.
+    """
+
+    def __init__(
+        self, title: str, parts: Mapping[str, Source], both: Alignment | None = None, key: str | None = None
+    ) -> None:
+        super().__init__([part if both is None else part.kept(both.rows[name]) for name, part in parts.items()])
+        self.title, self.key, self._both = title, key, both
+        self.files = list(dict.fromkeys(file for part in parts.values() for file in part.files))
+        self.held, self.shared = all(part.held for part in self.parts), any(part.shared for part in self.parts)
+        self.named = any(part.names is not None for part in self.parts if part.width)
+        own = {name: part.names or numbered(name, part.width) for name, part in parts.items()}
+        self.inner = np.flatnonzero([column != key for columns in own.values() for column in columns])
+        twice = repeated(column for columns in own.values() for column in columns if column != key)
+        self._places: dict[str, tuple[int, str]] = {}  # number of the part, and the name there
+        self.names: tuple[str, ...] = ()
+        self.views = {}
+        for i, (name, part) in enumerate(parts.items()):
+            front, grouped = "" if twice is None else f"{name}:", {c for view in part.views.values() for c in view}
+            columns = {f"{front}{c}": (i, at) for c, at in zip(own[name], part.all_names, strict=False) if c != key}
+            if len({*columns} - {*self._places}) < len(own[name]) - (key in own[name]):
+                raise DataError(f"two columns of {title} have the same name: rename one")
+            self.names, self._places = (*self.names, *columns), self._places | columns
+            data = tuple(c for c, (_, at) in columns.items() if not grouped or at in grouped)
+            self.views |= {name: data} if part.width else {}
+        self.width, self.annotations = len(self.names), () if key is None else (key,)
+        for i, (name, part) in enumerate(parts.items()):
+            for told in part.annotations:
+                outer = told if told not in self._places else f"{name}:{told}"
+                if told != key:
+                    self._places[outer], self.annotations = (i, told), (*self.annotations, outer)
+        self.n_rows = length(self.parts[0]) if both is None else len(both.labels)
+        self.samples = None if both is None else both.labels
+        self._held: tuple[tuple[int, ...] | None, Array] | None = None  # what was read last, of tables in memory
+
+    def _by_part(self, names: Sequence[str]) -> Iterator[tuple[Source, dict[str, str]]]:
+        """The parts that hold columns, and {name there: name here}."""
+        for i, part in enumerate(self.parts):
+            mine = {self._places[name][1]: name for name in names if name != self.key and self._places[name][0] == i}
+            if mine:
+                yield part, mine
+
+    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
+        columns: dict[str, Column] = {}
+        if self.key is not None and self.key in names and self._both is not None:
+            columns[self.key] = np.array(list(map(str, self._both.labels)), dtype=object)
+        for part, mine in self._by_part(names):
+            values = part.read(list(mine), {inner for inner, name in mine.items() if name in written})
+            columns |= {name: values[inner] for inner, name in mine.items()}
+        if any(len(values) != self.n_rows for values in columns.values()):
+            raise self.uneven([])
+        return {name: columns[name] for name in names}
+
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        texts = [(mine, part.texts(list(mine))) for part, mine in self._by_part(names)]
+        return {mine[inner]: values for mine, columns in texts for inner, values in columns.items()}
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        for part, mine in self._by_part([name for name in names if name in self.names]):
+            if wrong := part.not_numbers(list(mine)):
+                return mine[wrong[0]], wrong[1]
+        return None
+
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
+        if not self.held:
+            yield from super().blocks(columns)
+            return
+        which = None if columns is None else tuple(columns.tolist())
+        if self._held is None or self._held[0] != which:
+            self._held = which, np.concatenate(list(super().blocks(columns)))
+        yield self._held[1]
+
+    def uneven(self, seen: list[int]) -> DataError:
+        return DataError(f"{self.title} changed while it was read: read files that nobody writes to")
+
+    def lined_up(self, values: object, what: str) -> Any:
+        """One value per row of the first view as it was given -> one per row of the table; None stays None."""
+        if values is None or isinstance(values, str) or self._both is None:
+            return values
+        first, rows = next(iter(self._both.rows.items()))
+        entries, lacks = np.asarray(values), int((rows < 0).sum())
+        given = len(rows) - lacks + len(self._both.left_out.get(first, ()))
+        if len(entries) != given:
+            raise DataError(f"{what} must have one entry per row of view {first!r} ({given}), got {len(entries)}")
+        if lacks:
+            raise DataError(
+                f"{what} are given for the rows of view {first!r}, which lacks {lacks} samples: use "
+                'align="inner", or join the tables and use fit(X)'
+            )
+        return entries[rows]
+
+
+def beside(parts: Mapping[str, Source], key: str | None, how: str, samples: Source | None = None) -> SideBySide:
+    """One table, one view per part; key : a column with sample labels, in every part; how : see :func:`align_labels`;
+    samples : what describes the samples of all parts, which then do not do so themselves."""
+    title = " and ".join(part.title for part in parts.values()) if samples is None else samples.title
+    both = aligned(parts, key, how)
+    if samples is not None and both is not None:
+        at = {label: row for row, label in enumerate(samples.samples or ())}
+        described = np.array([at.get(label, -1) for label in both.labels], dtype=np.int64)
+        both = Alignment(both.labels, {**both.rows, f"of {title}": described}, both.left_out)
+        for part in parts.values():
+            part.annotations = ()
+        parts = {**parts, f"of {title}": samples}
+    if both is None:
+        _refuse_contradiction(list(parts.values()))
+    source = SideBySide(title, parts, both, key)
+    if both is None and source.files:
+        note = "The files' rows are taken to be the same samples in the same order (name their labels with --id)."
+        source.notes = [note]
+    elif both is not None:
+        source.notes = both.notes()
+    return source
+
+
+def tables_beside(tables: object, *, align: str = "same", id: str | None = None) -> SideBySide:
+    """Several tables in memory, each a view: a list, a dict {view: table}, or a MuData; what was left out is warned of."""
+    parts = {}
+    for name, table in named_views(tables).items():
+        try:
+            parts[name] = memory_source(table)
+        except DataError as error:
+            raise DataError(f"view {name!r}: {error}") from error
+        parts[name].title = repr(name)
+    samples = AnnDataSource(AnnDataInMemory(tables), ()) if hasattr(tables, "obs_names") else None
+    source = beside(parts, id, align, samples)
+    source.title, notes, source.notes = "the table", source.notes, ()
+    for note in notes:
+        warn_user(note, UserWarning)
+    return source
+
+
+def modalities_beside(path: Path) -> SideBySide:
+    """The modalities of an h5mu file, the samples that all of them have in common, and what the file says of these."""
+    parts, samples = modalities(path)
+    return beside(parts, None, "inner", samples)
+
+
+def named_views(views: object) -> dict[str, Any]:
+    """{name: table} of a list, a dict or a MuData-like object; two that are not named are U and V."""
+    parts = getattr(views, "mod", views)
+    if isinstance(parts, Mapping):
+        named = {str(name): part for name, part in parts.items()}
+    elif isinstance(parts, Sequence) and not isinstance(parts, str):
+        default = ("U", "V") if len(parts) == 2 else tuple(f"view{i}" for i in range(len(parts)))
+        named = dict(zip(default, parts, strict=True))
+    else:
+        raise TypeError(f"give a list, a dict or a MuData-like object of views, got {type(views).__name__}")
+    if not named:
+        raise DataError("there are no views")
+    return named
+
+
+def names_of_files(paths: Sequence[Path]) -> dict[str, Path]:
+    """What views in files of their own are called: tests.csv holds the view tests."""
+    names = [path.name.partition(".")[0] for path in paths]
+    names = [path.name for path in paths] if repeated(names) else names
+    if repeated(names):
+        raise DataError(f"two files are called {repeated(names)!r}: rename one")
+    return dict(zip(names, paths, strict=True))
+
+
+def _refuse_contradiction(parts: Sequence[Source]) -> None:
+    """Tables that are paired row by row must not label their rows differently."""
+    counts = Counter(name for part in parts if part.names for name in part.all_names)
+    held = {part: part.read([name for name in part.all_names if counts[name] > 1]) for part in parts}
+    first: dict[str, Source] = {}
+    for part, columns in held.items():
+        for name, values in columns.items():
+            other = first.setdefault(name, part)
+            if other is part or not all(_labels_rows(name, x) for x in (held[other][name], values)):
+                continue
+            here, there = (one.read([name], [name])[name].tolist() for one in (other, part))
+            if here == there:
+                continue
+            row = next(i for i, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
+            how = "the same values in another order" if set(here) == set(there) else "other values"
+            raise DataError(
+                f"{other.title} and {part.title} both have a column {name!r}, with {how}: data row {row + 1} is "
+                f"{here[row]!r} in the one and {there[row]!r} in the other. Match rows by it: --id {shlex.quote(name)}"
+                "; or, if it does not label samples, take it out of one of the files"
+            )
+
+
+def _labels_rows(name: str, values: Column) -> bool:
+    """Whether a column labels the rows: texts, if its name says so or no two are the same; whole numbers, if both."""
+    unique = len(set(values.tolist())) == len(values)
+    if values.dtype.kind in "biuf":
+        return is_label(name) and unique and bool((np.mod(values, 1) == 0).all())
+    return is_label(name) or (unique and not any(is_number(str(value)) for value in values[:20]))
+
+
+# ---- values beside a table
 
 
 def in_order_of(table: object, values: Any, what: str, samples: Sequence[Any] | None = None) -> Any:
@@ -147,12 +398,7 @@ def in_order_of(table: object, values: Any, what: str, samples: Sequence[Any] | 
     )
 
 
-def counts_rows(index: Any) -> bool:
-    """Whether an index only counts rows."""
-    return bool(len(index)) and index.dtype.kind in "iu" and bool((index == range(len(index))).all())
-
-
-# ---- tables
+# ---- tables as arrays
 
 
 @dataclass(frozen=True)
@@ -163,23 +409,6 @@ class Table:
     views: Views
     index: tuple[object, ...] | None = None
     named: bool = False  # whether the column names are the user's
-    alignment: Alignment | None = None  # of rows that were matched by label
-
-    def lined_up(self, values: object, what: str) -> Any:
-        """One value per row of the first view as it was given -> one per row of the table; None stays None."""
-        if values is None or self.alignment is None:
-            return values
-        first, rows = next(iter(self.alignment.rows.items()))
-        entries, lacks = np.asarray(values), int((rows < 0).sum())
-        given = len(rows) - lacks + len(self.alignment.left_out.get(first, ()))
-        if len(entries) != given:
-            raise DataError(f"{what} must have one entry per row of view {first!r} ({given}), got {len(entries)}")
-        if lacks:
-            raise DataError(
-                f"{what} are given for the rows of view {first!r}, which lacks {lacks} samples: use "
-                'align="inner", or join the tables and use fit(X)'
-            )
-        return entries[rows]
 
 
 def as_table(X: object, views: object = None) -> Table:
@@ -214,106 +443,14 @@ def join_views(views: object, *, align: str = "same", id: str | None = None, fin
     >>> table.values.shape, table.views["protein"].tolist()
     ((4, 5), [2, 3, 4])
     """
-    named = {view: _labelled(view, part, id) for view, part in named_views(views).items()}
-    found = _aligned({view: (labels, len(values)) for view, (values, _, labels) in named.items()}, align)
-    names = []
-    for view, (values, own, _) in named.items():
-        names.append([f"{view}_{i}" for i in range(values.shape[1])] if own is None else list(own))
-    flat = [name for group in names for name in group]
-    if len(set(flat)) < len(flat):  # the same gene measured in two views: tell them apart by the view
-        flat = [f"{view}:{name}" for view, group in zip(named, names, strict=True) for name in group]
-    ends = np.cumsum([0, *(values.shape[1] for values, _, _ in named.values())])
-    columns = {view: np.arange(ends[i], ends[i + 1], dtype=np.int64) for i, view in enumerate(named)}
-    named_by_user = any(own is not None for _, own, _ in named.values())
-    parts = [values if found is None else found.taken(values, view) for view, (values, _, _) in named.items()]
-    index = None if found is None else found.labels
-    table = Table(np.hstack(parts), resolve_views(columns, int(ends[-1]), flat), index, named_by_user, found)
+    source = tables_beside(views, align=align, id=id)
+    names = source.all_names[: source.width]
+    owner = {column: view for view, columns in source.views.items() for column in columns}
+    if wrong := source.not_numbers(names):
+        raise DataError(f"view {owner[wrong[0]]!r}: column {wrong[0]!r} {wrong[1]}")
+    columns = {view: list(own) for view, own in source.views.items()}
+    resolved = resolve_views(columns, source.width, names)
+    table = Table(np.concatenate(list(source.blocks(None))), resolved, source.samples, source.named)
     if finite and align != "outer":
         check_finite(table.values, table.views)
-    for note in () if found is None else found.notes():
-        warn_user(note, UserWarning)
     return table
-
-
-def named_views(views: object) -> dict[str, Any]:
-    """{name: table} of a list, a dict or a MuData-like object; two that are not named are U and V."""
-    parts = getattr(views, "mod", views)
-    if isinstance(parts, Mapping):
-        named = {str(name): part for name, part in parts.items()}
-    elif isinstance(parts, Sequence) and not isinstance(parts, str):
-        default = ("U", "V") if len(parts) == 2 else tuple(f"view{i}" for i in range(len(parts)))
-        named = dict(zip(default, parts, strict=True))
-    else:
-        raise TypeError(f"give a list, a dict or a MuData-like object of views, got {type(views).__name__}")
-    if not named:
-        raise DataError("there are no views")
-    return named
-
-
-def _labelled(view: str, part: Any, id: str | None) -> tuple[Array, tuple[str, ...] | None, tuple[object, ...] | None]:
-    """Values (n, p) of a view, its column names and its sample labels, where it has any."""
-    annotated = hasattr(part, "obs_names")
-    labels = sample_index(part)
-    if id is not None:
-        part, labels = _without_labels(view, part, id)
-    try:
-        values = as_matrix(getattr(part, "X", part) if annotated else part)
-    except DataError as error:
-        raise DataError(f"view {view!r}: {error}") from error
-    if not values.shape[1]:
-        raise DataError(f"view {view!r} has no columns")
-    own = getattr(part, "var_names", None) if annotated else column_names(part)
-    return values, None if own is None else tuple(map(str, own)), labels
-
-
-def _without_labels(view: str, part: Any, id: str) -> tuple[Any, tuple[object, ...]]:
-    """A table without its column of sample labels, and these."""
-    annotations = getattr(part, "obs", None)
-    if annotations is not None and id in annotations:
-        return part, tuple(annotations[id])
-    frame = as_frame(part)
-    if annotations is not None or not isinstance(frame, nw.DataFrame) or id not in frame.columns:
-        if isinstance(frame, nw.DataFrame) and getattr(getattr(part, "index", None), "name", None) == id:
-            return part, tuple(part.index)
-        there = "columns" if isinstance(frame, nw.DataFrame) else ""
-        there = there if annotations is None else "obs of the AnnData"
-        said = f"not among the {there}" if there else "an array has no named columns: pass a data frame"
-        raise DataError(f"view {view!r} has no sample labels {id!r}: {said}")
-    return frame.drop(id).to_native(), tuple(frame[id].to_list())
-
-
-def _aligned(tables: Mapping[str, tuple[tuple[object, ...] | None, int]], how: str) -> Alignment | None:
-    """How the rows of tables, each with its labels and its length, line up; None where they do row by row, without labels."""
-    if how not in WAYS:
-        raise ValueError(f"align must be one of {', '.join(map(repr, WAYS))}, got {how!r}")
-    known = {view: labels for view, (labels, _) in tables.items() if labels is not None}
-    numbered = [view for view, labels in known.items() if labels == tuple(range(len(labels)))]  # says nothing by itself
-    if len(numbered) == len(known):
-        known = {}
-    bare = next((view for view in tables if view not in known), None)
-    if how != "same" and bare is not None:
-        raise DataError(
-            f"align={how!r} matches samples by label, and view {bare!r} has none: give it an index of sample labels (obs_names "
-            "of AnnData), or name the column that holds them, id="
-        )
-    if numbered and known and len(set(known.values())) > 1:
-        other = next(view for view in known if view not in numbered)
-        raise DataError(
-            f"view {numbered[0]!r} numbers its rows 0, 1, 2, ... and view {other!r} labels them otherwise: whether these are "
-            "the same samples in a different order nobody can tell. Give both the same labels, or none (to_numpy())"
-        )
-    lengths = {view: length for view, (_, length) in tables.items()}
-    if bare is not None and len(set(lengths.values())) > 1:
-        counts = ", ".join(f"{view!r} has {n}" for view, n in lengths.items())
-        raise DataError(f"all views must have the same samples: {counts}")
-    if not known:
-        return None
-    found = align_labels(known, how)
-    if bare is not None:
-        first = next(iter(known))
-        warn_user(
-            f"view {bare!r} carries no sample labels: its rows are taken to be in the order of {first!r}", UserWarning
-        )
-        rows = {view: found.rows.get(view, found.rows[first]) for view in tables}
-        return Alignment(found.labels, rows, found.left_out)
-    return found

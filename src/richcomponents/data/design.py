@@ -7,6 +7,7 @@ put behind the columns, and so is an outcome in memory. The same columns are fou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,15 +18,19 @@ import numpy as np
 
 from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import RANK_TOLERANCE, whitening
+from richcomponents.data.align import tables_beside
+from richcomponents.data.cells import Column, declared_order
 from richcomponents.data.classes import Levels
 from richcomponents.data.rows import Rows, State, open_source
-from richcomponents.data.sources.memory import TablesSource
 from richcomponents.data.table import (
     Views,
     are_tables,
     check_outcome,
     chosen_columns,
     listed,
+    name_in,
+    names_in,
+    not_data,
     resolve_views,
     standardised,
 )
@@ -34,7 +39,7 @@ from richcomponents.storage import storable
 from richcomponents.text import in_line
 
 _FIRST = 1000  # rows that tell an index from data
-_NONE = np.zeros(0, dtype=np.int64)
+_SPEC = re.compile(r'("(?:[^"]|"")*"|[^=]*)(=?)(.*)', re.DOTALL)  # NAME=columns, the name perhaps in quotes
 
 
 @storable
@@ -159,13 +164,18 @@ class Design:
 
     def found_in(self, table: Rows | State, outcome: object = None, *, gaps: bool = False) -> Any:
         """The columns of the views and the covariates in another table, and last the outcome: a name, a number, or values.
-        gaps : labels may be missing."""
+        gaps : labels may be missing.
+
+        With the groups of columns that were asked for, or hold what is needed, and what is needed and only describes the
+        samples: the fit may have read the same columns from another kind of table."""
         if not isinstance(table, Rows):
             numbers = self._numbers(table.names, table.layout.n_columns, "the state")
-            if outcome is not None:
-                numbers = np.append(numbers, _outcome_number(outcome, table.layout.n_columns, table.names))
-            return table.select(numbers)
-        rows = self._reaching(table)
+            return table.select(numbers if outcome is None else np.append(numbers, _in_state(table, outcome)))
+        own = dict.fromkeys(self.views.feature_names[c] for c in self.used if self.named and c < self.width)
+        rows = table.including((*self.groups, *table.source.groups_of(own)))
+        for name in own:
+            if name not in (rows.names or own) and rows.source.annotation(name) == name:
+                rows = Added(name).to(rows, "column")
         numbers = self._numbers(rows.names, rows.width, rows.source.title)
         for one in self.added:
             rows = one.to(rows, "the covariate" if one.levels else "column", gaps=gaps)
@@ -174,16 +184,6 @@ class Design:
             rows, last = with_outcome(rows, outcome)
             numbers = np.append(numbers, last)
         return rows.select(numbers)
-
-    def _reaching(self, table: Rows) -> Rows:
-        """The table with the groups of columns that were asked for, or hold what is needed, and with what is needed and only
-        describes its samples: the fit may have read the same columns from another kind of table."""
-        own = () if not self.named else tuple(self.views.feature_names[c] for c in self.used if c < self.width)
-        rows = table.including((*self.groups, *table.source.groups_of(own)))
-        for name in dict.fromkeys(own):
-            if name not in (rows.names or own) and rows.source.annotation(name) == name:
-                rows = Added(name).to(rows, "column")
-        return rows
 
     def check_width(self, width: int, model: str) -> None:
         """Refuse a table without names that has another number of columns than that of the fit."""
@@ -224,9 +224,9 @@ def lay_out(
     wanted = [given] if isinstance(given, str) else list(given)  # one name, or one pattern
     if not isinstance(table, Rows):
         width, names = table.layout.n_columns, table.names
-        known, others = _known(wanted, width, names), [_outcome_number(one, width, names) for one in beside]
-        found = _views(views, width, names, [*known, *others])
-        return table, _checked(Design(found, known, (), (), width, names is not None), others)
+        known, asked = _known(wanted, width, names), [_in_state(table, one) for one in beside]
+        design = Design(_views(views, width, names, [*known, *asked]), known, (), (), width, names is not None)
+        return table, _checked(design, asked)
     if views is None and len(table.views) > 1:
         views = {name: list(columns) for name, columns in table.views.items()}
     groups = _groups(table, views)
@@ -234,17 +234,16 @@ def lay_out(
     views = {name: desk.spelled(part) for name, part in views.items()} if isinstance(views, Mapping) else views
     known = desk.covariates(wanted, gaps=gaps)
     rows, coded = desk.rows, {one.name for one in desk.added}
+    numbers = [rows.find(one, "the outcome") for one in beside if is_column(one)]
+    asked = [number for number in numbers if isinstance(number, int)]
     others = [c for c in range(desk.width) if rows.names is not None and rows.names[c] in coded]
-    numbers = [_outcome_number(one, rows.width, rows.names, optional=True) for one in beside]
-    asked = [number for number in numbers if number is not None]
-    others += asked
-    found = _views(views, rows.width, rows.names, [*known, *others], rows)
-    named = rows.names is not None and getattr(rows.source, "named", True)
-    design = _checked(Design(found, known, groups, tuple(desk.added), desk.width, named), asked)
+    resolved = _views(views, rows.width, rows.names, [*known, *others, *asked], rows)
+    named = rows.names is not None and rows.source.named
+    design = _checked(Design(resolved, known, groups, tuple(desk.added), desk.width, named), asked)
     if rows.names is not None:
         wrong = rows.source.not_numbers([rows.names[c] for c in design.columns])
         if wrong is not None:
-            raise DataError(f"{found.describe(rows.names.index(wrong[0]))} {wrong[1]}")
+            raise DataError(f"{resolved.describe(rows.names.index(wrong[0]))} {wrong[1]}")
     return rows, design
 
 
@@ -254,7 +253,10 @@ def including_views(table: Rows, views: object) -> Rows:
 
 
 def _groups(table: Rows, views: object) -> tuple[str, ...]:
-    return tuple(name for name in _texts(views) if name not in (table.names or ()) and name in table.source.groups)
+    parts = list(views.values()) if isinstance(views, Mapping) else []
+    flat = [item for part in parts for item in (part if isinstance(part, (list, tuple)) else (part,))]
+    texts = dict.fromkeys(item for item in flat if isinstance(item, str))
+    return tuple(name for name in texts if name not in (table.names or ()) and name in table.source.groups)
 
 
 class _Desk:
@@ -276,11 +278,10 @@ class _Desk:
         self.added.append(one)
         return range(before, self.rows.width)
 
-    def _further(self, name: object) -> str | None:
+    def _annotation(self, name: object) -> str | None:
         """What only describes the samples under that name."""
-        if not isinstance(name, str) or name in (self.rows.names or ()):
-            return None
-        return self.rows.source.annotation(name)
+        own = not isinstance(name, str) or name in (self.rows.names or ())
+        return None if own else self.rows.source.annotation(name)
 
     def spelled(self, part: Any) -> Any:
         """The columns of a view: groups of columns (a layer, a modality, a file's own view) by the names of these, and what
@@ -291,51 +292,52 @@ class _Desk:
         out: list[Any] = []
         together = {**self.rows.source.groups, **self.rows.views}
         for item in part:
-            further = self._further(item)
-            if further is not None:
-                self.add(Added(further), "column")
-            whole = isinstance(item, str) and item not in (self.rows.names or ()) and item in together
-            out += together[item] if whole else [item if further is None else further]
+            if (name := self._annotation(item)) is not None:
+                self.add(Added(name), "column")
+                out.append(name)
+            elif isinstance(item, str) and item not in (self.rows.names or ()) and item in together:
+                out += together[item]
+            else:
+                out.append(item)
         return out
 
     def covariates(self, wanted: Sequence[object], *, gaps: bool) -> IntArray:
         """Numbers of the columns that `covariates=` means, each once."""
-        names = self.rows.names
-        places: dict[Any, int | None] = {}  # numbers in the table, None for what describes the samples
+        names, every = self.rows.names, list[Any]()  # names, or numbers of columns without
         for one in wanted:
-            further = self._further(one)
-            numbers = [None] if further is not None else _known([one], self.width, names).tolist()
-            for c in numbers:
-                name = further if c is None else c if names is None else names[c]
-                if name in places:
-                    raise DataError(f"covariate {name!r} is named twice: name it once")
-                places[name] = c
-        named = [name for name in places if isinstance(name, str)]
-        texts = self.rows.source.texts(named) if named else {}
+            name = self._annotation(one)
+            numbers = _known([one], self.width, names) if name is None else ()
+            every += [name] if name is not None else [int(c) if names is None else names[c] for c in numbers]
+        twice = next((one for i, one in enumerate(every) if one in every[:i]), None)
+        if twice is not None:
+            raise DataError(f"covariate {twice!r} is named twice: name it once")
+        texts = {} if names is None and not self.rows.source.annotations else self.rows.source.texts(
+            [one for one in every if isinstance(one, str)]
+        )  # fmt: skip
         out: list[int] = []
-        for name, number in places.items():
-            if name in texts:
-                levels = Levels.of(texts[name], name, "the covariate", gaps=gaps)
-                out += self.add(Added(name, levels), "the covariate", gaps=gaps)
+        for one in every:
+            if one in texts:
+                levels = Levels.of(texts[one], one, "the covariate", gaps=gaps)
+                out += self.add(Added(one, levels), "the covariate", gaps=gaps)
+            elif names is None or one in names:
+                out.append(one if names is None else names.index(one))
             else:
-                out += self.add(Added(name), "the covariate") if number is None else [number]
+                out += self.add(Added(one), "the covariate")
         return np.array(out, dtype=np.int64)
 
 
 def _checked(design: Design, asked: Sequence[int]) -> Design:
     """Refuses columns that play two parts; asked : the outcome, or exposures."""
-    both = np.intersect1d(design.columns, asked)
-    if len(both):
-        raise DataError(f"{design.views.describe(int(both[0]))} is also what is asked about: take it out of the views")
-    overlap = np.intersect1d(design.columns, design.known)
-    if len(overlap):
-        raise DataError(f"{design.views.describe(int(overlap[0]))} is also a covariate: name it once")
+    for column in np.intersect1d(design.columns, asked)[:1]:
+        raise DataError(f"{design.views.describe(int(column))} is also what is asked about: take it out of the views")
+    for column in np.intersect1d(design.columns, design.known)[:1]:
+        raise DataError(f"{design.views.describe(int(column))} is also a covariate: name it once")
     return design
 
 
 def _known(covariates: Sequence[object], width: int, names: Sequence[str] | None) -> IntArray:
     if not len(covariates):
-        return _NONE
+        return np.zeros(0, dtype=np.int64)
     return resolve_views({"covariates": covariates}, width, names, role="covariates=")["covariates"]
 
 
@@ -371,13 +373,6 @@ def check_columns(width: int, names: Sequence[str] | None) -> None:
         raise DataError(f"two views need at least two columns; X has n_features = {width}{text}")
 
 
-def _texts(views: object) -> list[str]:
-    """The names in `views=`, in order, each once."""
-    parts = list(views.values()) if isinstance(views, Mapping) else []
-    flat = [item for part in parts for item in (part if isinstance(part, (list, tuple)) else (part,))]
-    return list(dict.fromkeys(item for item in flat if isinstance(item, str)))
-
-
 # ---- outcomes
 
 
@@ -390,7 +385,7 @@ def names_columns(X: Rows | State, y: object) -> list[Any]:
     """The columns of X that y is, or that a list of texts names; none where y holds values."""
     if is_column(y):
         return [y]
-    there = X.names if not isinstance(X, Rows) else X.source.all_names
+    there = X.source.all_names if isinstance(X, Rows) else X.names
     if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) and {*y} <= {*(there or ())}:
         return list(y)
     return []
@@ -398,26 +393,17 @@ def names_columns(X: Rows | State, y: object) -> list[Any]:
 
 def labels_in(X: object, y: Any, role: str = "the outcome") -> Any:
     """The labels (n,) in a column of a table, texts or numbers, whole ones as such; role : what messages call it."""
-    rows, name = _outcome_column(X, y, role)
-    labels = rows.read([name])[name]
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
-        return labels.astype(np.int64)
-    return labels
-
-
-def _outcome_column(X: object, y: Any, role: str = "the outcome") -> tuple[Rows, str]:
-    """The rows of a table, and the name of the column that is the outcome."""
-    rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
+    rows = open_source(tables_beside(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
     if not rows.rereadable:
         raise DataError(
             f"{role} {y!r} is read apart from the views, and a stream can be read only once: pass its values in memory"
         )
-    names = rows.source.all_names
-    name = y if isinstance(y, str) else names[int(y)] if -rows.width <= y < rows.width else None
-    name = name if name in names else rows.source.annotation(y)
-    if name is None:
-        rows.source.check_column(str(y), role)
-    return rows, str(name)
+    at = rows.find(y, role)
+    name = at if isinstance(at, str) else rows.source.all_names[rows.read_columns[at]]
+    labels = rows.read([name])[name]
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and np.all(labels == np.rint(labels)):
+        return labels.astype(np.int64)
+    return labels
 
 
 def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:
@@ -425,19 +411,15 @@ def with_outcome(rows: Rows, y: object) -> tuple[Rows, int]:
     if not is_column(y):
         values = check_outcome(y, rows.n_rows)
         return rows.with_columns(values[:, None], [unused("y", rows.names or ())]), rows.width
-    at = _outcome_number(y, rows.width, rows.names, optional=True)
-    if at is not None:
-        if rows.held and rows.names is not None and rows.source.texts([rows.names[at]]):
-            raise DataError(
-                f"the outcome {rows.names[at]!r} holds text, and numbers are needed: encode it, or take it for classes "
-                "(ComponentLogisticRegression, ExposureEffects)"
-            )
-        return rows, at
-    name = rows.source.annotation(y)
-    if name is None:
-        rows.source.check_column(str(y), "the outcome")
-    assert name is not None
-    return Added(name).to(rows, "the outcome"), rows.width
+    at = rows.find(y, "the outcome")
+    if isinstance(at, str):
+        return Added(at).to(rows, "the outcome"), rows.width
+    if rows.held and rows.names is not None and rows.source.texts([rows.names[at]]):
+        raise DataError(
+            f"the outcome {rows.names[at]!r} holds text, and numbers are needed: encode it, or take it for classes "
+            "(ComponentLogisticRegression, ExposureEffects)"
+        )
+    return rows, at
 
 
 def unused(name: str, names: Sequence[str]) -> str:
@@ -447,18 +429,154 @@ def unused(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _outcome_number(y: object, width: int, names: Sequence[str] | None, *, optional: bool = False) -> Any:
-    """The number of the column; None where it is optional and no name of the table's own columns."""
+def _in_state(state: State, y: object) -> int:
+    """The number of the column of a state that is the outcome."""
+    width, names = state.layout.n_columns, state.names
     if not is_column(y):
-        if optional:
-            return None
         raise DataError(
             "a state holds the outcome as one of its columns: give y as its name or number, fit(state, y=...)"
         )
     if isinstance(y, str) and y not in (names or ()):
-        if optional:
-            return None
         raise DataError(
             f"the state has no column {y!r} (the outcome); its columns are {list(names or range(width))[:8]}"
         )
     return int(chosen_columns([y], width, names)[0])
+
+
+# ---- the command line: columns by name
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the command line fits a model to, for the doors of all models: they say what is wrong with values.
+
+    X : a table of pyarrow, with the columns of the views, the covariates and the outcome; views : {name: column names}, U
+    first; y : the values of the outcome that are there, or None; groups : (n,) or None; notes : sentences about what was taken.
+    """
+
+    X: Any
+    views: dict[str, tuple[str, ...]]
+    y: Column | None
+    groups: Column | None
+    notes: tuple[str, ...] = ()
+
+
+def select(
+    rows: Rows,
+    views: Sequence[str] = (),
+    *,
+    target: str | None = None,
+    covariates: Sequence[str] = (),
+    groups: str | None = None,
+    key: str | None = None,
+    missing: str = "error",
+    role: str = "the target",
+) -> Selection:
+    """The columns a model needs, read once.
+
+    views : "tests=a,b,c", "controls=C_*" (names and patterns), "tests=layer:log" (a group of columns), the name of a view of
+    the file, or one number k: the first k columns are U, the others V; text, annotations of the samples, and what looks like an
+    outcome, labels or an index is left out, and a note says what was taken. target, covariates, groups, key : columns that
+    belong to no view. missing : unless "error", rows without target or group are left out. role : what the target is called.
+    """
+    import pyarrow
+
+    specs: list[Any] = [_SPEC.fullmatch(one).groups() for one in views]  # type: ignore[union-attr]
+    inside = [name for _, equals, columns in specs if equals for name in names_in(columns)]
+    rows = rows.including([name for name in inside if name in rows.source.groups])
+    taken = dict[str, str]()
+    parts = [(target, role), *((one, "a covariate") for one in covariates), (groups, "the groups"), (key, "the labels")]
+    for name, what in parts:
+        if name is not None and what != "the labels":
+            rows.source.check_column(name, what)
+        if name is not None and taken.setdefault(name, what) == role != what:
+            why = "a model that sees its outcome explains nothing"
+            why = why if role == "the target" else "nothing would be left of it; name it once"
+            raise DataError(f"column {name!r} is {role} and also {what}: {why}")
+    chosen, notes = _spelled(rows, specs, taken)
+    seen = [name for part in chosen.values() for name in part]
+    if both := next((name for name in seen if name in taken), None):
+        raise DataError(f"column {both!r} is in a view and also {taken[both]}: name it once")
+    columns = rows.read(list(dict.fromkeys([*seen, *covariates, *([] if target is None else [target])])))
+    table = pyarrow.table({name: _as_arrow(values) for name, values in columns.items()})
+    y = None if target is None else columns[target]
+    labels = None if groups is None else rows.read([groups], [groups])[groups]
+    keep = np.ones(len(table), dtype=bool)
+    for x in (y, labels):
+        if x is not None:
+            keep &= np.isfinite(x) if x.dtype.kind == "f" else np.array([value is not None for value in x], dtype=bool)
+    if not keep.any():
+        raise DataError(f"all rows of {rows.source.title} lack {role} or a group: name another column")
+    if missing != "error" and not keep.all():
+        notes.append(f"{np.sum(~keep)} of {len(keep)} rows have no {role.split()[-1]} or group and were left out.")
+        table, labels = table.filter(keep), None if labels is None else labels[keep]
+    return Selection(table, chosen, None if y is None else y[keep], labels, (*rows.source.notes, *notes))
+
+
+def _as_arrow(values: Column) -> Any:
+    """Values as a column of pyarrow; labels that declare an order as a category that does."""
+    import pyarrow
+
+    if (order := declared_order(values)) is None:
+        return pyarrow.array(values if values.dtype.kind in "biuf" else values.tolist())
+    codes = [None if label is None else order.index(label) for label in values]
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, pyarrow.int32()), list(order), ordered=True)
+
+
+def _spelled(
+    rows: Rows, specs: Sequence[Any], taken: Mapping[str, str]
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """{view: columns}, and what was taken without being named; specs : (name, "=" or "", columns) each; taken : columns with
+    another role."""
+    source, own, title, names, notes = rows.source, rows.views, rows.source.title, rows.source.all_names, list[str]()
+    if len(specs) == 1 and not specs[0][1] and specs[0][0].isdecimal():
+        k, (data, left_out) = int(specs[0][0]), _data(rows, [name for name in names if name not in taken])
+        if not 0 < k < len(data):
+            raise DataError(
+                f"--views {k} would leave a view empty: {title} has {len(data)} columns to divide.{left_out} Name columns with "
+                "--views NAME=column,column to take others"
+            )
+        divided = {"U": data[:k], "V": data[k:]}
+        told = "; ".join(f"{view} is {listed(columns)}" for view, columns in divided.items())
+        return divided, [f"--views {k}: {told}.{left_out}"]
+    if not specs and len(own) != 2:
+        several = f"It holds the views {', '.join(own)}: name two or more of them. " if len(own) > 1 else ""
+        raise DataError(
+            f"say which columns of {title} are the tests (U) and which the controls (V). {several}For example: "
+            "--views tests=a,b,c --views controls='C_*', or --views 10 for the first ten and the rest. "
+            f"The columns are {listed(names)}"
+        )
+    wanted: dict[str, Sequence[str]] = {}
+    for spec, equals, columns in specs or [(name, "", "") for name in own]:
+        name = name_in(spec)
+        if name in wanted:
+            raise DataError(f"two views are called {name!r}: rename one")
+        if equals:  # groups of columns (a layer, an entry of obsm) stand for these
+            groups = {group: inner for group, inner in source.groups.items() if group not in (rows.names or ())}
+            wanted[name] = [one for part in names_in(columns) for one in groups.get(part, (part,))]
+        elif name in own:
+            wanted[name], left_out = _data(rows, [column for column in own[name] if column not in taken])
+            notes += [f"View {name!r} is {listed(wanted[name]) or 'empty'}.{left_out}"] if left_out else []
+            if not wanted[name]:
+                raise DataError(f"view {name!r} has no columns that may be data. {' '.join(notes)}".rstrip())
+        else:
+            theirs = f", or one of the file's own views ({', '.join(own)})" if own else ""
+            raise DataError(
+                f"--views {spec} names no columns: write --views NAME=column,column or NAME='prefix*'{theirs}"
+            )
+    chosen = resolve_views(wanted, len(names), names, taken=taken, title=title)
+    if len(chosen) < 2:
+        raise DataError(f"views are compared, --views names only {', '.join(chosen)}: name U first, then V, or more")
+    return {view: tuple(names[column] for column in chosen[view]) for view in chosen}, notes
+
+
+def _data(rows: Rows, names: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Those of the columns that are data though nobody named them, and a sentence about the others."""
+    source, columns = rows.source, rows.read(names)
+    grouped = {column for view in source.views.values() for column in view} or {*names} - {*source.annotations}
+    left = {name: "an annotation of the samples" for name in names if name not in grouped}
+    left |= {name: "text" for name in names if columns[name].dtype.kind not in "biuf"}
+    numeric = [name for name in names if name not in left]
+    left |= not_data(numeric, np.column_stack([columns[name][:_FIRST] for name in numeric]) if numeric else None)
+    reasons = ", ".join(f"{name!r} ({why})" for name, why in left.items())
+    return tuple(name for name in numeric if name not in left), f" Left out: {reasons}." if left else ""

@@ -5,15 +5,14 @@ a row-wise map (partialling out, canonical coordinates) is applied on the way.
 
 Maps are always applied to the same pieces of 2048 rows, counted from the first row of the source: the
 bits of a matrix product may depend on how many rows it is given, and must not depend on how they arrive.
-
-SELECTION. Columns by name into what a model is fitted to: two views, covariates, outcome and groups, in memory.
 """
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,32 +20,27 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.cells import Column, declared_order
-from richcomponents.data.sources import open_path
-from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, MatrixSource
+from richcomponents.data.align import beside, modalities_beside, tables_beside
+from richcomponents.data.cells import Column
+from richcomponents.data.sources.arrays import NpySource, NpzSource, h5ad_source, memory_source, zarr_source
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
-    DaskSource,
+    JoinedSource,
     Source,
     aligned,
     block_rows,
-    is_dask,
     is_path,
 )
-from richcomponents.data.sources.memory import FrameSource, TablesSource
+from richcomponents.data.sources.memory import DaskSource, is_dask
+from richcomponents.data.sources.tables import DelimitedSource, ParquetSource
 from richcomponents.data.table import (
     are_tables,
     as_matrix,
     chosen_columns,
-    column_names,
     frequencies,
     is_annotated,
     listed,
-    name_in,
-    names_in,
-    not_data,
-    resolve_views,
 )
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.text import in_line
@@ -100,7 +94,7 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     several = not (isinstance(X, (Rows, Source)) or is_dask(X)) and are_tables(X)
     mapping = isinstance(X, Mapping) and not sparse.issparse(X)
     if (mapping or (several and (asked or not isinstance(X, (list, tuple))))) and asked.keys() <= {"id", "align"}:
-        return Rows(TablesSource(X, **asked))
+        return Rows(tables_beside(X, **asked))
     if asked:
         raise DataError(
             f"options such as {next(iter(asked))}= are for files (align=, id= also for several tables): leave them out"
@@ -109,20 +103,67 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
         return Rows(DaskSource(X))
     if isinstance(X, State):
         raise DataError("a state holds sums over rows, and this needs the rows: give a table, or files")
-    if is_annotated(X):
-        return Rows(AnnDataSource(AnnDataInMemory(X), ["X"]))
-    if (
+    if not is_annotated(X) and (
         isinstance(X, Iterator)
         or (isinstance(X, Iterable) and not hasattr(X, "__len__"))
         or (isinstance(X, (list, tuple)) and len(X) and all(len(getattr(block, "shape", ())) == 2 for block in X))
     ):
         return Rows(BlockSource(X))
-    if sparse.issparse(X):
-        return Rows(MatrixSource(X))
-    names = column_names(X)
-    if names is not None and len(getattr(X, "shape", ())) == 2:
-        return Rows(FrameSource(X))
-    return Rows(ArraySource(as_matrix(X), names))
+    return Rows(memory_source(X))
+
+
+_READERS: dict[str, Callable[..., Source]] = {
+    ".npy": NpySource,
+    ".npz": NpzSource,
+    ".parquet": ParquetSource,
+    ".pq": ParquetSource,
+    ".zarr": zarr_source,
+    ".h5ad": h5ad_source,
+    ".h5mu": modalities_beside,
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), DelimitedSource),
+}
+
+
+def open_path(
+    path: Any, id: str | None = None, header: bool | None = None, align: str | None = None, **options: Any
+) -> Source:
+    """The table in a file, in several below each other (a list, a pattern, a folder), or side by side (a dict)."""
+    if isinstance(path, Mapping):
+        parts = {str(name): open_path(one, header=header, **options) for name, one in path.items()}
+        return beside(parts, id, align or ("same" if id is None else "inner"))
+    if align is not None:
+        raise DataError("align= is for tables side by side: give a dict {view: path}")
+    if isinstance(path, (list, tuple)):
+        source: Source = JoinedSource([open_path(one, header=header, **options) for one in path])
+    elif not Path(path).exists() and (several := sorted(glob(os.fspath(path)))):
+        return open_path(several, id, header, **options)
+    else:
+        source = _one(Path(path), {**options, **({} if header is None else {"header": header})})
+    if id is not None:
+        source.check_column(id, "the sample labels, --id")
+        source.key = id
+    return source
+
+
+def _one(place: Path, options: dict[str, object]) -> Source:
+    kind = (place.with_suffix("").suffix if place.suffix.lower() == ".gz" else place.suffix).lower()
+    if not place.exists():
+        raise DataError(f"there is no file {place}")
+    if not place.is_file() and not place.is_dir():
+        raise DataError(f"{place} is not a regular file: give the name of one")
+    if place.is_dir() and kind != ".zarr":
+        inside = sorted(p for p in place.rglob("*") if p.suffix in (".parquet", ".pq"))
+        if not inside:
+            raise DataError(f"{place} is a directory without Parquet files")
+        return JoinedSource([ParquetSource(one) for one in inside])
+    if kind not in _READERS:
+        raise DataError(f"cannot read {place.name}: the formats are {', '.join(_READERS)} (by the file's ending)")
+    if _READERS[kind] is not DelimitedSource:
+        options.pop("header", None)  # of text tables only; several files may be of several kinds
+    try:
+        return _READERS[kind](place, **options)
+    except TypeError as error:
+        raise DataError(f"cannot read {place.name} with these options: {error}") from error
 
 
 class Rows:
@@ -193,6 +234,17 @@ class Rows:
             self.source.samples = tuple(self.source.read([self.source.key], [self.source.key])[self.source.key])
         return self.source.samples
 
+    def find(self, column: Any, role: str) -> int | str:
+        """The number of a column by its name or number, or the name of what describes the samples; role : for messages."""
+        if isinstance(column, str) and column in (self.names or ()):
+            return (self.names or ()).index(column)
+        if not isinstance(column, str):
+            return int(chosen_columns([column], self.width, self.names)[0])
+        name = self.source.annotation(column)
+        if name is None:
+            self.source.check_column(column, role)
+        return str(name or column)
+
     # ---- the same rows, otherwise
 
     def _of(self, source: Source, columns: IntArray | None, weighted: bool = False) -> Rows:
@@ -223,7 +275,7 @@ class Rows:
 
     def kept(self, keep: Truth | None) -> Rows:
         """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
-        return self._of(self.source.kept(keep), self.columns, self.weighted)
+        return self._of(self.source.kept(None if keep is None else np.flatnonzero(keep)), self.columns, self.weighted)
 
     def unweighted(self) -> Rows:
         """The same rows, each counted once."""
@@ -348,159 +400,3 @@ class _Maps:
         for one in self.maps:
             rows = one(rows)
         return np.column_stack([rows, block[:, -1]]) if self.weighted else rows
-
-
-_FIRST = 1000  # rows that tell an index from data
-_SPEC = re.compile(r'("(?:[^"]|"")*"|[^=]*)(=?)(.*)', re.DOTALL)  # NAME=columns, the name perhaps in quotes
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What the command line fits a model to, for the doors of all models: they say what is wrong with values.
-
-    X : a table of pyarrow, with the columns of the views, the covariates and the outcome; views : {name: column names}, U
-    first; y : the values of the outcome that are there, or None; groups : (n,) or None; notes : sentences about what was taken.
-    """
-
-    X: Any
-    views: dict[str, tuple[str, ...]]
-    y: Column | None
-    groups: Column | None
-    notes: tuple[str, ...] = ()
-
-
-def as_arrow(values: Column) -> Any:
-    """Values as a column of pyarrow; labels that declare an order as a category that does."""
-    import pyarrow
-
-    if (order := declared_order(values)) is None:
-        return pyarrow.array(values if values.dtype.kind in "biuf" else values.tolist())
-    codes = [None if label is None else order.index(label) for label in values]
-    return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, pyarrow.int32()), list(order), ordered=True)
-
-
-def select(
-    rows: Rows,
-    views: Sequence[str] = (),
-    *,
-    target: str | None = None,
-    covariates: Sequence[str] = (),
-    groups: str | None = None,
-    key: str | None = None,
-    missing: str = "error",
-    role: str = "the target",
-) -> Selection:
-    """The columns a model needs, read once.
-
-    views : "tests=a,b,c", "controls=C_*" (names and patterns), "tests=layer:log" (a group of columns), the name of a view of
-    the file, or one number k: the first k columns are U, the others V; text, annotations of the samples, and what looks like an
-    outcome, labels or an index is left out, and a note says what was taken. target, covariates, groups, key : columns that
-    belong to no view. missing : unless "error", rows without target or group are left out. role : what the target is called.
-    """
-    specs: list[Any] = [_SPEC.fullmatch(one).groups() for one in views]  # type: ignore[union-attr]
-    inside = [name for _, equals, columns in specs if equals for name in names_in(columns)]
-    rows = rows.including([name for name in inside if name in rows.source.groups])
-    roles: dict[str, list[str]] = {role: [target] if target else [], "a covariate": list(covariates)}
-    roles |= {"the groups": [groups] if groups else [], "the labels": [key] if key else []}
-    for other, names in list(roles.items())[1:]:
-        if target in names:
-            why = "a model that sees its outcome explains nothing"
-            why = why if role == "the target" else "nothing would be left of it; name it once"
-            raise DataError(f"column {target!r} is {role} and also {other}: {why}")
-    for one, names in roles.items():
-        for name in names if one != "the labels" else ():
-            rows.source.check_column(name, one)
-    taken, notes, held = {name for names in roles.values() for name in names}, list[str](), dict[str, Column]()
-
-    def read(names: Sequence[str]) -> dict[str, Column]:
-        """Columns, each read once."""
-        new = [name for name in dict.fromkeys(names) if name not in held]
-        held.update(rows.read(new) if new else {})
-        return {name: held[name] for name in names}
-
-    chosen = _chosen_views(rows, specs, taken, read, notes)
-    if both := next((name for columns in chosen.values() for name in columns if name in taken), None):
-        raise DataError(
-            f"column {both!r} is in a view and also {role}, a covariate, the groups or the labels: name it once"
-        )
-    import pyarrow
-
-    columns = read([*(name for part in chosen.values() for name in part), *covariates, *roles[role]])
-    table = pyarrow.table({name: as_arrow(values) for name, values in columns.items()})
-    y = None if target is None else columns[target]
-    labels = None if groups is None else rows.read([groups], [groups])[groups]
-    known = [x for x in (y, labels) if x is not None]
-    there: list[Any] = [np.isfinite(x) if x.dtype.kind == "f" else [value is not None for value in x] for x in known]
-    keep = np.all([np.ones(len(table), dtype=bool), *there], axis=0)
-    if not keep.any():
-        raise DataError(f"all rows of {rows.source.title} lack {role} or a group: name another column")
-    if missing != "error" and not keep.all():
-        notes.append(f"{np.sum(~keep)} of {len(keep)} rows have no {role.split()[-1]} or group and were left out.")
-        table, labels = table.filter(keep), None if labels is None else labels[keep]
-    return Selection(table, chosen, None if y is None else y[keep], labels, (*rows.source.notes, *notes))
-
-
-def _chosen_views(
-    rows: Rows, specs: list[Any], taken: set[str], read: Callable[[Sequence[str]], dict[str, Column]], notes: list[str]
-) -> dict[str, tuple[str, ...]]:
-    """{view: columns}; specs : (name, "=" or "", columns) each; taken : columns with another role; notes : what was taken
-    without being named is added to these."""
-    source, own, title = rows.source, rows.views, rows.source.title
-    names = source.all_names
-    free = [name for name in names if name not in taken]
-    if len(specs) == 1 and not specs[0][1] and specs[0][0].isdecimal():
-        k, (data, left_out) = int(specs[0][0]), _data(source, free, read)
-        if not 0 < k < len(data):
-            raise DataError(
-                f"--views {k} would leave a view empty: {title} has {len(data)} columns to divide.{left_out} Name columns with "
-                "--views NAME=column,column to take others"
-            )
-        divided = {"U": data[:k], "V": data[k:]}
-        told = "; ".join(f"{view} is {listed(columns)}" for view, columns in divided.items())
-        notes.append(f"--views {k}: {told}.{left_out}")
-        return divided
-    if not specs and len(own) == 2:
-        specs = [(name, "", "") for name in own]
-    if not specs:
-        several = f"It holds the views {', '.join(own)}: name two or more of them. " if len(own) > 1 else ""
-        raise DataError(
-            f"say which columns of {title} are the tests (U) and which the controls (V). {several}For example: "
-            "--views tests=a,b,c --views controls='C_*', or --views 10 for the first ten and the rest. "
-            f"The columns are {listed(names)}"
-        )
-    wanted: dict[str, Sequence[str]] = {}
-    for spec, equals, columns in specs:
-        name = name_in(spec)
-        if name in wanted:
-            raise DataError(f"two views are called {name!r}: rename one")
-        if equals:  # groups of columns (a layer, an entry of obsm) stand for these
-            groups = {group: inner for group, inner in source.groups.items() if group not in (rows.names or ())}
-            wanted[name] = [one for part in names_in(columns) for one in groups.get(part, (part,))]
-        elif name in own:
-            wanted[name], left_out = _data(source, [column for column in own[name] if column in free], read)
-            notes += [f"View {name!r} is {listed(wanted[name]) or 'empty'}.{left_out}"] if left_out else []
-            if not wanted[name]:
-                raise DataError(f"view {name!r} has no columns that may be data. {' '.join(notes)}".rstrip())
-        else:
-            theirs = f", or one of the file's own views ({', '.join(own)})" if own else ""
-            raise DataError(
-                f"--views {spec} names no columns: write --views NAME=column,column or NAME='prefix*'{theirs}"
-            )
-    chosen = resolve_views(wanted, len(names), names, taken=taken, title=title)
-    if len(chosen) < 2:
-        raise DataError(f"views are compared, --views names only {', '.join(chosen)}: name U first, then V, or more")
-    return {view: tuple(names[column] for column in chosen[view]) for view in chosen}
-
-
-def _data(
-    source: Source, names: Sequence[str], read: Callable[[Sequence[str]], dict[str, Column]]
-) -> tuple[tuple[str, ...], str]:
-    """Those of the columns that are data though nobody named them, and a sentence about the others."""
-    columns = read(names)
-    grouped = {column for view in source.views.values() for column in view} or {*names} - {*source.annotations}
-    left = {name: "an annotation of the samples" for name in names if name not in grouped}
-    left |= {name: "text" for name in names if columns[name].dtype.kind not in "biuf"}
-    numeric = [name for name in names if name not in left]
-    left |= not_data(numeric, np.column_stack([columns[name][:_FIRST] for name in numeric]) if numeric else None)
-    reasons = ", ".join(f"{name!r} ({why})" for name, why in left.items())
-    return tuple(name for name in numeric if name not in left), f" Left out: {reasons}." if left else ""

@@ -352,6 +352,11 @@ def sample_index(X: object) -> tuple[object, ...] | None:
     return None if labels is None else tuple(labels)
 
 
+def counts_rows(index: Any) -> bool:
+    """Whether an index only counts rows."""
+    return bool(len(index)) and index.dtype.kind in "iu" and bool((index == range(len(index))).all())
+
+
 # ---- checks of values
 
 

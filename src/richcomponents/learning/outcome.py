@@ -36,7 +36,7 @@ from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.learning.glm import LinearPredictor
 from richcomponents.moments.data import AffineMap, Data, Dependence, Partial, RowUnits
 from richcomponents.storage import storable
-from richcomponents.text import in_line
+from richcomponents.text import counted, in_line
 
 GOES_WITH = 0.05
 """p value of the test on the shared variates below which gamma is taken into account."""
@@ -284,9 +284,9 @@ class OutcomeOnV:
         adjusted = (
             f"Residualised means adjusted for all of {v}."
             if self.every
-            else f"Residualised means adjusted for the {self.rank} directions of {v} that {u} shares: more of what "
-            f"correlates with {u} made predictions of {name} on left-out samples no better, or was not tried (views with too "
-            "many columns)."
+            else f"Residualised means adjusted for the {counted(range(self.rank), 'direction')} of {v} that {u} "
+            f"shares: more of what correlates with {u} made predictions of {name} on left-out samples no better, or was not "
+            "tried (views with too many columns)."
         )
         if self.goes_with and not doubt:
             doubt = (

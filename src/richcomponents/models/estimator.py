@@ -22,12 +22,12 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import IntArray, Truth
-from richcomponents.data.align import in_order_of
+from richcomponents.data.align import SideBySide, in_order_of, tables_beside
 from richcomponents.data.cells import is_gap
 from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Kept, Source, is_path
-from richcomponents.data.sources.memory import FrameSource, TablesSource
+from richcomponents.data.sources.memory import FrameSource
 from richcomponents.data.table import are_tables, check_labels, is_annotated
 from richcomponents.errors import (
     DataError,
@@ -112,7 +112,7 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
         plain = not (isinstance(X, (Rows, Source)) or is_path(X) or are_tables(X) or is_annotated(X))
         if plain:
             check_labels(X, getattr(self, "views", None), getattr(self, "covariates", None))
-        rows = open_source(TablesSource(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
+        rows = open_source(tables_beside(X) if isinstance(X, (list, tuple)) and are_tables(X) else X)
         if rows.held and rows.n_rows is not None and rows.n_rows < at_least:
             raise DataError(
                 f"Found array with {rows.n_rows} sample(s) (shape={(rows.n_rows, rows.width)}) while a minimum of {at_least} "
@@ -389,14 +389,14 @@ def present(
 def in_one_order(X: Any, **values: Any) -> list[Any]:
     """The table, and values per row in its order: by label; or those of the rows of the first of several tables, of which some
     are left out."""
-    X = Rows(TablesSource(X)) if are_tables(X) else X
+    X = Rows(tables_beside(X)) if are_tables(X) else X
     source = X.source if isinstance(X, Rows) else None
     labels = tuple(X.obs_names) if is_annotated(X) else None if source is None else source.samples
     out = [X]
     for what, given in values.items():
         found: Any = None if given is None else in_order_of(X, given, what, labels)
-        if isinstance(source, TablesSource) and found is given and np.ndim(found) == 1 and len(found) != source.n_rows:
-            found = source.table.lined_up(given, what)
+        if isinstance(source, SideBySide) and found is given and np.ndim(found) == 1 and len(found) != source.n_rows:
+            found = source.lined_up(given, what)
         out.append(found)
     return out
 
@@ -422,6 +422,8 @@ def there(values: Any, n: int | None) -> Truth | None:
     if values is None or isinstance(values, str) or hasattr(values, "toarray"):
         return None
     hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else False
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and values.ndim == 1 and n in (None, len(values)):
+        return np.asarray(np.isfinite(values) & ~np.asarray(hidden))
     frame = nw.from_native(values, pass_through=True, eager_only=True, allow_series=True)
     if isinstance(frame, nw.DataFrame):
         entries = np.array([column.to_list() for column in frame.iter_columns()], dtype=object).T

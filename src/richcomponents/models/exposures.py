@@ -13,7 +13,7 @@ from richcomponents.data.cells import declared_order, in_declared_order
 from richcomponents.data.classes import Levels
 from richcomponents.data.design import Added, Design, check_columns, names_columns, unused
 from richcomponents.data.rows import Rows
-from richcomponents.data.sources.base import DaskSource
+from richcomponents.data.sources.memory import DaskSource
 from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
 from richcomponents.moments import Moments

@@ -375,10 +375,10 @@ def _independent_rows(space: SearchSpace) -> float | None:
 
 _BAR = 8  # characters of a bar of 100%
 _MEANINGS = {
-    "strong": "told",
-    "weak": "weakly told: intervals are identified sets",
-    "not identified": "not told: nearly Gaussian, small, not there, or mixed up with another; intervals are identified sets",
-    "contradicted": "the model fails",
+    "strong": "strong",
+    "weak": "weak: intervals are identified sets",
+    "not identified": "not identified: nearly Gaussian, small, absent, or mixed with another; intervals are identified sets",
+    "contradicted": "contradicted: the model fails",
     "not checked": "not checked: the problem is large, or these are the paper's formulas, which do not say how sure they are",
 }
 

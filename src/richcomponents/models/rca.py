@@ -24,11 +24,11 @@ from richcomponents.algebra.arrays import LEAF
 from richcomponents.components.component import Component
 from richcomponents.components.wide import SearchSpace, search_space
 from richcomponents.cumulants.estimate import Estimate, from_replicates
-from richcomponents.data.align import named_views
+from richcomponents.data.align import SideBySide, named_views
 from richcomponents.data.design import Design, is_column
 from richcomponents.data.rows import Rows, open_source
-from richcomponents.data.sources.base import is_dask, is_path
-from richcomponents.data.sources.memory import TablesSource
+from richcomponents.data.sources.base import is_path
+from richcomponents.data.sources.memory import is_dask
 from richcomponents.data.table import Views, check_finite, check_range, counts_in
 from richcomponents.errors import (
     ConstantColumnWarning,
@@ -179,9 +179,9 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         rows = open_source(named, id=id, align=None if files and id is None else align)
         for note in rows.source.notes:
             warn_user(note, UserWarning)
-        if isinstance(rows.source, TablesSource):
-            groups = rows.source.table.lined_up(groups, "groups")
-            sample_weight = rows.source.table.lined_up(sample_weight, "sample_weight")
+        if isinstance(rows.source, SideBySide):
+            groups = rows.source.lined_up(groups, "groups")
+            sample_weight = rows.source.lined_up(sample_weight, "sample_weight")
         own = {name: list(columns) for name, columns in rows.views.items()}
         fit_rca(self, rows, groups=rows.group_labels(groups), sample_weight=sample_weight, views=own)
         return self

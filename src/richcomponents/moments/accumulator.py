@@ -20,7 +20,7 @@ import numpy as np
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, available_cores, in_pieces, run_all
 from richcomponents.data.rows import Rows
-from richcomponents.data.sources.base import DaskSource
+from richcomponents.data.sources.memory import DaskSource
 from richcomponents.data.table import as_matrix, check_weights, same_columns
 from richcomponents.errors import (
     CapacityError,

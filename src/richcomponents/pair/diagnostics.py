@@ -100,6 +100,11 @@ CHECKS = {
     "known A": ("the known A fits", "Small p: no admissible covariance of the shared part goes with this A."),
     "fit": ("cumulants fit the model", "Small p: U = S1 + S2, V = A S2 + S3 with independent parts does not fit."),
     "leftover": ("left beyond the rank", "Small p: the views share more than was modelled. Raise the rank."),
+    "share": ("share of the correction", "How far Cov(S1) goes from residualising to the full correction."),
+    "classes": (
+        "hidden classes",
+        "Groups of rows (labs, batches) that were removed from the shared part before all else.",
+    ),
     "condition of A": ("condition of A", "Large (above about 100): some shared directions are barely visible in V."),
 }
 """Titles of tests and other numbers in a table, and what a value means."""
@@ -223,6 +228,9 @@ class Diagnostics:
         tests = (one for one in self.tests or (self.leftover,) if one.name != "leftover" or beyond)
         rows |= {one.name: (special.get(one.name, one.p_text), one.shown) for one in tests}
         rows |= {"condition of A": (number(self.condition_A), "")} if rank else {}
+        rows |= {"share": (f"{self.share:.0%}", "")} if self.evidence else {}
+        classes = self.class_note if self.classes is None else self.classes.words()
+        rows |= {"classes": (classes, "")} if classes else {}
         whole = ((CHECKS[name][0], *row, CHECKS[name][1]) for name, row in rows.items())
         return Table(dict(zip(("check", "value", "finding", "meaning"), row, strict=True)) for row in whole)
 
@@ -237,10 +245,6 @@ class Diagnostics:
         d = self.canonical_correlations
         rows = {"canonical correlations": ", ".join(f"{c:.2f}" for c in d[:10]) + (" ..." if len(d) > 10 else "")}
         rows |= {str(row["check"]): str(row["value"]) for row in self.checks()} | {"verdict": self.verdict}
-        if self.evidence:
-            rows["share of the correction"] = f"{self.share:.0%}"
-        if words := self.class_note if self.classes is None else self.classes.words():
-            rows["hidden classes"] = words
         low, high = self.identified.variances()
         share = np.median((high - low) / np.maximum(high, 1e-300))
         if self.rank and np.isfinite(share):

@@ -23,20 +23,19 @@ from scipy import sparse
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import MEMORY_LIMIT
 from richcomponents.archive import npy_header, read_arrays
-from richcomponents.data.cells import Column
+from richcomponents.data.cells import Column, frame_columns
 from richcomponents.data.sources.base import (
-    Annotated,
+    ArraySource,
+    Beside,
     FileSource,
     Source,
     block_rows,
-    blocks_of,
-    in_step,
     missing_extra,
     numbered,
     obsm_names,
 )
 from richcomponents.data.sources.memory import FrameSource
-from richcomponents.data.table import as_matrix, check_sparse
+from richcomponents.data.table import as_matrix, check_sparse, column_names, is_annotated
 from richcomponents.errors import CapacityError, DataError
 
 
@@ -115,23 +114,6 @@ class NpzSource(FrameSource):
         self.title, self.files, self.views = path.name, [path], views
 
 
-class MatrixSource(Source):
-    """A matrix in memory, of which a few rows at a time are made dense where it is sparse."""
-
-    shared = False
-
-    def __init__(self, values: Any) -> None:
-        self.values = check_sparse(values).tocsr() if sparse.issparse(values) else values
-        self.n_rows, self.width = self.values.shape
-
-    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        size = block_rows(self.width if columns is None else len(columns))
-        for at in range(0, self.n_rows or 0, size):
-            rows = self.values[at : at + size]
-            rows = rows if columns is None else rows[:, columns]
-            yield as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
-
-
 _HEAP = b"GCOL\x01\0\0\0"
 _PART = 2**24  # bytes of a file that are looked at together
 
@@ -158,7 +140,7 @@ class _Stored(FileSource):
         self._label, self._opened, self._held = label, opened, None
         with _reading(path), opened() as array:
             if _is_frame(array):
-                self._held = MatrixSource(as_matrix(_frame(array, path)))
+                self._held = ArraySource(as_matrix(_frame(array, path)))
             self._chunks, self._sparse = getattr(array, "chunks", None), not hasattr(array, "dtype")
             if self._sparse and self._held is None and not {"data", "indices", "indptr"} <= set(array):
                 raise DataError(
@@ -182,14 +164,14 @@ class _Stored(FileSource):
                     raise self._damaged()
                 self._held = self._by_rows(array) if kind == "csc_matrix" else None
 
-    def _by_rows(self, array: Any) -> MatrixSource:
+    def _by_rows(self, array: Any) -> ArraySource:
         """A matrix that is sparse by columns, by rows; all of it has to be in memory for that."""
         size = array["indices"].shape[0] * (array["indices"].dtype.itemsize + array["data"].dtype.itemsize)
         if 2 * size > MEMORY_LIMIT:
             raise CapacityError(
                 f"{self._label} of {self.path.name} is sparse by columns (CSC) and too large to turn: store it by rows (CSR)"
             )
-        return MatrixSource(self._checked(sparse.csc_matrix, array, (self.n_rows or 0, self.width)))
+        return ArraySource(self._checked(sparse.csc_matrix, array, (self.n_rows or 0, self.width)))
 
     def _damaged(self) -> DataError:
         return DataError(
@@ -237,7 +219,7 @@ class _Stored(FileSource):
 # ---- AnnData, in memory and in files
 
 
-class AnnDataSource(Annotated):
+class AnnDataSource(Beside):
     """Matrices of the same samples side by side: `parts` of an AnnData, the first under the variables' own names.
 
     They are called "X", "layer:name" and "obsm:name"; obs describes the samples.
@@ -252,12 +234,11 @@ class AnnDataSource(Annotated):
             self.groups.setdefault(name, tuple(f"{name.removeprefix('layer:')}:{variable}" for variable in own))
         for name, columns in held.obsm.items() if parts else ():
             self.groups[f"obsm:{name}"] = obsm_names(name, columns, own)
-        self._matrices = [held.matrix(part) for part in parts]
-        self.width = sum(matrix.width for matrix in self._matrices)
-        self.more = self.width - sum(matrix.width for matrix in self._matrices[:1])
-        self.n_rows = self._matrices[0].n_rows if parts else len(self.samples or ())
+        Beside.__init__(self, [held.matrix(part) for part in parts])
+        self.more = sum(matrix.width for matrix in self.parts[1:])
+        self.n_rows = self.parts[0].n_rows if parts else len(self.samples or ())
         for what, labels, count in (
-            ("var", held.variables, self._matrices[0].width if parts else None),
+            ("var", held.variables, self.parts[0].width if parts else None),
             ("obs", self.samples, self.n_rows),
         ):
             if labels is not None and count is not None and len(labels) != count:
@@ -265,8 +246,10 @@ class AnnDataSource(Annotated):
                     f"{what} of {self.title} has {len(labels)} labels, X needs {count}: the file is damaged"
                 )
         self.names = None if held.variables is None else tuple(name for part in parts for name in self.groups[part])
-        self.held = all(isinstance(getattr(matrix, "values", None), np.ndarray) for matrix in self._matrices)
-        self.describe(held.described)
+        self.held = all(isinstance(getattr(matrix, "values", None), np.ndarray) for matrix in self.parts)
+        variables = set(self.names or ())  # may have the name of a column of obs
+        self._said = {f"obs:{name}" if str(name) in variables else str(name): name for name in held.described}
+        self.annotations = tuple(self._said)
 
     def including(self, groups: Sequence[str]) -> Source:
         new = [name for name in dict.fromkeys(groups) if name in self.groups and name not in self._parts]
@@ -274,21 +257,28 @@ class AnnDataSource(Annotated):
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         self.check_names()
-        return super().read(names, written)
+        said = [name for name in names if name in self.annotations]
+        columns = super().read([name for name in names if name not in said], written)
+        if said:
+            obs = self._held.frame([self._said[name] for name in said])
+            columns |= frame_columns(obs.set_axis(said, axis=1).reset_index(drop=True), written)
+        return {name: columns[name] for name in names}
 
-    def _obs(self, columns: list[Any]) -> Any:
-        return self._held.frame(columns)
+    def texts(self, names: Sequence[str]) -> dict[str, Column]:
+        return super().texts([name for name in names if name in self.annotations])
+
+    def labels(self, key: str) -> tuple[object, ...]:
+        if self.shared or key not in self.annotations:
+            return super().labels(key)
+        return tuple(self._held.frame([self._said[key]]).iloc[:, 0])
 
     def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        def uneven(seen: list[int]) -> DataError:
-            return DataError(f"{self.title} is damaged: its matrices have different numbers of rows")
+        if len(self.parts) == 1:
+            return self.parts[0].blocks(columns)
+        return super().blocks(columns) if self.parts else iter([np.empty((self.n_rows or 0, 0))])
 
-        if len(self._matrices) == 1:
-            yield from self._matrices[0].blocks(columns)
-        elif self._matrices:
-            yield from in_step(blocks_of(self._matrices, columns), uneven)
-        else:
-            yield np.empty((self.n_rows or 0, 0))
+    def uneven(self, seen: list[int]) -> DataError:
+        return DataError(f"{self.title} is damaged: its matrices have different numbers of rows")
 
 
 class AnnDataInMemory:
@@ -299,7 +289,7 @@ class AnnDataInMemory:
     def __init__(self, adata: Any) -> None:
         self._adata, self.described = adata, tuple(adata.obs.columns)
         self.variables, self.samples = tuple(map(str, adata.var_names)), tuple(adata.obs_names)
-        self.matrices = [f"layer:{name}" for name in adata.layers]
+        self.matrices = [f"layer:{name}" for name in getattr(adata, "layers", None) or ()]  # of a MuData there are none
         self.obsm = {str(key): getattr(x, "columns", x.shape[1]) for key, x in adata.obsm.items()}
 
     def frame(self, columns: list[Any]) -> Any:
@@ -310,7 +300,7 @@ class AnnDataInMemory:
         matrix = self._adata.X if group == "X" else (self._adata.layers if kind == "layer" else self._adata.obsm)[name]
         if matrix is None:
             raise DataError("the AnnData has no X: name a layer in views=, such as 'layer:counts'")
-        return MatrixSource(as_matrix(matrix) if hasattr(matrix, "columns") else matrix)
+        return ArraySource(as_matrix(matrix) if hasattr(matrix, "columns") else matrix)
 
 
 class AnnDataInFile:
@@ -534,3 +524,19 @@ def _labels(frame: Any) -> tuple[str, ...] | None:
         return None
     held = frame[index] if hasattr(frame[index], "dtype") else frame[index]["values"]
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in held[:])
+
+
+def memory_source(X: Any) -> Source:
+    """A table in memory; only of arrays all columns have to be numbers."""
+    if is_annotated(X):
+        return AnnDataSource(AnnDataInMemory(X), ["X"])
+    if hasattr(X, "obs_names"):  # like an AnnData, without all that describes samples
+        source = memory_source(X.X)
+        source.names, source.samples = tuple(map(str, X.var_names)), tuple(X.obs_names)
+        return source
+    if sparse.issparse(X):
+        return ArraySource(X)
+    names = column_names(X)
+    if names is not None and len(getattr(X, "shape", ())) == 2:
+        return FrameSource(X)
+    return ArraySource(as_matrix(X), names)

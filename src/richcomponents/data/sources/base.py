@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from richcomponents.algebra import Array, IntArray, Truth
-from richcomponents.data.cells import Column, as_labels, declared_order, frame_columns, in_declared_order
-from richcomponents.data.table import as_frame, as_matrix, column_names, listed, repeated, same_columns
-from richcomponents.errors import DataError
+from richcomponents.algebra import Array, IntArray
+from richcomponents.algebra.arrays import MEMORY_LIMIT
+from richcomponents.data.cells import Column, as_labels, declared_order, in_declared_order
+from richcomponents.data.table import as_frame, as_matrix, check_sparse, column_names, listed, repeated, same_columns
+from richcomponents.errors import CapacityError, DataError
 
 _MOST_ROWS = 2**16
 
@@ -87,9 +88,10 @@ class Source(ABC):
         """Blocks of rows, as `as_matrix` makes them; only these columns, in this order (None: all)."""
 
     def take_after(self, source: Source) -> None:
-        """Be like another source, but for what its rows are."""
+        """Be like another source, but for what is changed then."""
         columns = ("names", "annotations", "views", "groups", "behind", "more", "width", "named")
-        for name in (*columns, "rereadable", "held", "shared", "title", "files"):
+        rows = ("n_rows", "samples", "key", "notes", "rereadable", "held", "shared", "title", "files")
+        for name in (*columns, *rows):
             setattr(self, name, getattr(source, name))
 
     @property
@@ -128,6 +130,16 @@ class Source(ABC):
         columns = {name: np.ascontiguousarray(values[:, i]) for i, name in enumerate(names)}
         return {name: as_labels(x.tolist()) if name in written else x for name, x in columns.items()}
 
+    @property
+    def index(self) -> tuple[object, ...] | None:
+        """What stands beside the rows: their labels, or numbers that only count them."""
+        return self.samples
+
+    def labels(self, key: str) -> tuple[object, ...]:
+        """The sample labels in a column."""
+        self.check_column(key, "the sample labels, --id")
+        return tuple(self.read([key], [key])[key].tolist())
+
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         """Those of these columns that are not numbers, whole."""
         if not self.rereadable:
@@ -146,9 +158,9 @@ class Source(ABC):
         """The same source, with further columns that are in memory, (n, k), behind its own."""
         return WithColumns(self, values, names)
 
-    def kept(self, keep: Truth | None) -> Source:
-        """Some of the rows, keep (n_rows,); None: those without gaps, as they come."""
-        return Kept(self, keep)
+    def kept(self, rows: IntArray | None) -> Source:
+        """Some of the rows by their numbers, -1 for none; None: those without gaps, as they come."""
+        return Kept(self, rows)
 
     def groups_of(self, names: Collection[str]) -> tuple[str, ...]:
         """The groups that hold columns of these names, which are not among its own."""
@@ -197,35 +209,6 @@ def obsm_names(key: str, columns: Iterable[object] | int, variables: Sequence[st
     return tuple(f"{key}:{name}" if str(name) in own else str(name) for name in columns)
 
 
-class Annotated(Source):
-    """A source with a data frame (obs of AnnData) that describes its samples; variables may have the name of a column of it."""
-
-    _said: Mapping[str, object] = {}
-
-    def describe(self, columns: Iterable[object]) -> None:
-        """columns : of obs; they are called as they are, obs:name where a variable has that name."""
-        own = set(self.names or ())
-        self._said = {f"obs:{name}" if str(name) in own else str(name): name for name in columns}
-        self.annotations = tuple(self._said)
-
-    @abstractmethod
-    def _obs(self, columns: list[Any]) -> Any:
-        """These columns of obs, a data frame of pandas."""
-
-    def _annotated(self, names: Sequence[str]) -> Any:
-        frame = self._obs([self._said[name] for name in names])
-        return frame.set_axis(list(names), axis=1).reset_index(drop=True)
-
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        said = [name for name in names if name in self.annotations]
-        columns = super().read([name for name in names if name not in said], written)
-        columns |= frame_columns(self._annotated(said), written) if said else {}
-        return {name: columns[name] for name in names}
-
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        return Source.texts(self, [name for name in names if name in self.annotations])
-
-
 class FileSource(Source):
     """A table in one file, or in one folder."""
 
@@ -239,21 +222,24 @@ class FileSource(Source):
 
 
 class ArraySource(Source):
-    """A matrix in memory."""
+    """A matrix in memory; sparse ones, and others that are not float64, are made so a few rows at a time."""
 
-    shared, held = False, True
+    shared = False
 
-    def __init__(self, values: Array, names: Sequence[str] | None = None) -> None:
-        self.values, self.names = values, None if names is None else tuple(names)
-        self.n_rows, self.width = values.shape
+    def __init__(self, values: Any, names: Sequence[str] | None = None) -> None:
+        self.values = check_sparse(values).tocsr() if sparse.issparse(values) else values
+        self.names, (self.n_rows, self.width) = None if names is None else tuple(names), values.shape
+        self.held = isinstance(values, np.ndarray) and values.dtype == np.float64
 
     def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        if columns is None:
-            yield self.values  # whole: most work for threads at once
+        if columns is None and self.held:
+            yield as_matrix(self.values)  # whole: most work for threads at once
             return
-        size = block_rows(len(columns))
-        for at in range(0, len(self.values), size):
-            yield np.ascontiguousarray(self.values[at : at + size, columns])
+        size = block_rows(self.width if columns is None else len(columns))
+        for at in range(0, self.n_rows or 0, size):
+            rows = self.values[at : at + size]
+            rows = rows if columns is None else rows[:, columns]
+            yield as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return {}
@@ -283,101 +269,125 @@ class BlockSource(Source):
             yield rows if columns is None else np.ascontiguousarray(rows[:, columns])
 
 
-class _Through(Source):
-    """What a source says of its columns, of which the rows are others."""
+class Beside(Source):
+    """Columns of several sources, read in step; inner : the numbers of the columns among those of all of them (None: all)."""
 
-    source: Source
+    inner: IntArray | None = None
 
-    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
-        there = set(self.source.all_names)
-        return self.source.not_numbers([name for name in names if name in there])
+    def __init__(self, parts: Sequence[Source]) -> None:
+        self.parts, self.width = list(parts), sum(part.width for part in parts)
+
+    @abstractmethod
+    def uneven(self, seen: list[int]) -> DataError:
+        """What is raised when one has more rows than another; seen : how many rows of each were."""
+
+    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
+        inner = np.arange(sum(part.width for part in self.parts)) if self.inner is None else self.inner
+        wanted = inner if columns is None else inner[columns]
+        owner = np.repeat(np.arange(len(self.parts)), [part.width for part in self.parts])[wanted]
+        start, done, read = 0, 0, list[tuple[Iterator[Array], Any]]()
+        for i, part in enumerate(self.parts):
+            at = np.flatnonzero(owner == i)
+            own = wanted[at] - start
+            every = np.array_equal(own, np.arange(part.width))  # is read faster
+            run = len(at) and at[-1] - at[0] + 1 == len(at)  # slices are faster
+            blocks = part.blocks(None if every else own)
+            read += [(aligned(blocks, block_rows(len(wanted))), slice(at[0], at[-1] + 1) if run else at)] * bool(
+                len(at)
+            )
+            start += part.width
+        for pieces in zip_longest(*(blocks for blocks, _ in read), fillvalue=np.empty((0, 0))):
+            if len({len(piece) for piece in pieces}) > 1:
+                raise self.uneven([done + len(piece) for piece in pieces])
+            out = np.empty((len(pieces[0]), len(wanted)))
+            for piece, (_, at) in zip(pieces, read, strict=True):
+                out[:, at] = piece
+            yield out
+            done += len(out)
 
 
-class WithColumns(_Through):
+class WithColumns(Beside):
     """A source and further columns that are in memory, values (n, k); they come last."""
 
     def __init__(self, source: Source, values: Array, names: Sequence[str]) -> None:
         self.take_after(source)
-        self.source, self.values, self.added = source, values, tuple(names)
-        self.width, self.behind = source.width + values.shape[1], (*source.behind, *names)
-        self.more = source.more + values.shape[1]
+        super().__init__([source, ArraySource(values)])
+        self.values, self.added = values, tuple(names)
+        self.behind, self.more = (*source.behind, *names), source.more + values.shape[1]
         self.names = None if source.names is None else (*source.names, *names)
-        self.n_rows, self.samples, self.key, self.notes = source.n_rows, source.samples, source.key, source.notes
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         ours = {name: self.values[:, i] for i, name in enumerate(self.added) if name in names}
-        columns = self.source.read([name for name in names if name not in ours], written)
+        columns = self.parts[0].read([name for name in names if name not in ours], written)
         columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
         return {name: columns[name] for name in names}
 
-    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        entries = len(self.values)
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.parts[0].not_numbers([name for name in names if name not in self.added])
 
-        def uneven(seen: list[int]) -> DataError:
-            there = "more" if seen[0] > entries else seen[0]
-            return DataError(f"{self.added[0]} has {entries} entries, the table has {there} rows")
-
-        return in_step(blocks_of([self.source, ArraySource(self.values)], columns), uneven)
-
-
-def blocks_of(sources: Sequence[Source], columns: IntArray | None) -> list[tuple[Iterator[Array], IntArray]]:
-    """Of sources side by side, those that hold some of the columns: their blocks, and which of the columns they are."""
-    ends = np.cumsum([0, *(source.width for source in sources)])
-    wanted = np.arange(ends[-1]) if columns is None else columns
-    owner = np.searchsorted(ends, wanted, side="right") - 1
-    parts: list[tuple[Iterator[Array], IntArray]] = []
-    for i, source in enumerate(sources):
-        places = np.flatnonzero(owner == i)
-        inner = wanted[places] - ends[i]
-        every = np.array_equal(inner, np.arange(source.width))  # is read faster
-        parts += [(source.blocks(None if every else inner), places)] if len(places) else []
-    return parts
+    def uneven(self, seen: list[int]) -> DataError:
+        there, entries = seen[0], len(self.values)
+        return DataError(
+            f"{self.added[0]} has {entries} entries, the table has {'more' if there > entries else there} rows"
+        )
 
 
-def in_step(parts: Sequence[tuple[Iterator[Array], Any]], uneven: Callable[[list[int]], DataError]) -> Iterator[Array]:
-    """Rows side by side; parts : blocks of rows, and the numbers of the columns they become.
-
-    uneven : what is raised when one has more rows than another; given are those that were seen of each.
-    """
-    width, done = sum(len(at) for _, at in parts), 0
-    size = block_rows(width)
-    at_once = [
-        slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else at for _, at in parts
-    ]  # slices are faster
-    for pieces in zip_longest(*(aligned(blocks, size) for blocks, _ in parts), fillvalue=np.empty((0, 0))):
-        if len({len(piece) for piece in pieces}) > 1:
-            raise uneven([done + len(piece) for piece in pieces])
-        out = np.empty((len(pieces[0]), width))
-        for piece, at in zip(pieces, at_once, strict=True):
-            out[:, at] = piece
-        yield out
-        done += len(out)
-
-
-class Kept(_Through):
-    """The rows of a source that are wanted, keep (n,); None: those without gaps in the columns that are read, as they come.
+class Kept(Source):
+    """Rows of a source by their numbers, rows (n,), -1 for none; None: those without gaps in the columns that are read, as they
+    come. Rows in another order than that of the source are held in memory.
 
     dropped : how many rows were left out when they were last read.
     """
 
-    def __init__(self, source: Source, keep: Truth | None) -> None:
+    def __init__(self, source: Source, rows: IntArray | None) -> None:
         self.take_after(source)
-        self.source, self._keep, self.dropped = source, keep, 0
-        if keep is not None:
-            self.n_rows = int(keep.sum())
-            self.samples = None if source.samples is None else tuple(np.array(source.samples, dtype=object)[keep])
+        self.source, self._rows, self.dropped, self.n_rows, self.samples = source, rows, 0, None, None
+        if rows is not None:
+            self.n_rows = len(rows)
+            labels = np.array(source.samples, dtype=object) if source.samples is not None else None
+            self.samples = None if labels is None else tuple(in_order(labels, rows))
 
     def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        start = self.dropped = 0
-        for rows in self.source.blocks(columns):
-            here = slice(start, start + len(rows))
-            wanted = np.isfinite(rows).all(axis=1) if self._keep is None else self._keep[here]
-            start, self.dropped = start + len(rows), self.dropped + int(len(rows) - wanted.sum())
-            yield rows if wanted.all() else rows[wanted]
+        rows, start, blocks = self._rows, 0, self.source.blocks(columns)
+        self.dropped = 0
+        if rows is not None and ((np.diff(rows) <= 0).any() or (rows < 0).any()):
+            yield in_order(self._held(blocks), rows)
+            return
+        for block in blocks:
+            if rows is None:
+                wanted = np.flatnonzero(np.isfinite(block).all(axis=1))
+            else:
+                wanted = rows[slice(*np.searchsorted(rows, [start, start + len(block)]))] - start
+            start, self.dropped = start + len(block), self.dropped + len(block) - len(wanted)
+            yield block if len(wanted) == len(block) else block[wanted]
+
+    def _held(self, blocks: Iterator[Array]) -> Array:
+        held, size = list[Array](), 0
+        for block in blocks:
+            held.append(block)
+            size += block.nbytes
+            if size > MEMORY_LIMIT // 2:
+                raise CapacityError(
+                    f"the samples of {self.title} stand in another order than those of the first table, and its columns do not "
+                    "fit in memory: store the samples of all tables in one order, or use fewer columns (views=)"
+                )
+        return np.concatenate(held)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
         columns = self.source.read(names, written)
-        return columns if self._keep is None else {name: values[self._keep] for name, values in columns.items()}
+        return columns if self._rows is None else {name: in_order(x, self._rows) for name, x in columns.items()}
+
+    def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
+        return self.source.not_numbers(names)
+
+
+def in_order(values: Any, rows: IntArray) -> Any:
+    """Rows of a column or a table by number; -1 is none: nan, or None among texts."""
+    taken = values[rows]
+    if (rows < 0).any():
+        taken = taken.astype(np.float64) if taken.dtype.kind in "biuf" else taken.astype(object)
+        taken[rows < 0] = np.nan if taken.dtype.kind == "f" else None
+    return taken
 
 
 class JoinedSource(Source):
@@ -429,106 +439,6 @@ def digest(path: Path) -> str:
 
 def missing_extra(package: str, extra: str, what: str) -> DataError:
     return DataError(f"reading {what} needs {package}: pip install 'richcomponents[{extra}]'")
-
-
-def is_dask(X: object) -> bool:
-    """Whether X is a dask collection; dask is not imported for that."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
-
-
-class DaskSource(Source):
-    """A dask array of two dimensions, or a dask data frame (whose lengths are computed first)."""
-
-    shared = False  # not compared: its rows are read elsewhere
-
-    def __init__(self, collection: Any) -> None:
-        self._added: list[Any] = []  # columns behind those of the collection
-        kind = type(collection)  # a Delayed has every attribute one asks for, its type has not
-        self._frame = collection if hasattr(kind, "to_dask_array") and hasattr(kind, "columns") else None
-        if self._frame is not None:
-            self.names = tuple(map(str, self._frame.columns))
-            if len(set(self.names)) < len(self.names):
-                raise DataError("the dask data frame has two columns of the same name: rename one")
-            self._lengths = tuple(int(n) for n in self._frame.map_partitions(len).compute())
-            self.width, self.n_rows = len(self.names), sum(self._lengths)
-            return
-        if not hasattr(kind, "rechunk") or collection.ndim != 2:
-            raise DataError(
-                f"a dask data frame, or a dask array of two dimensions (samples x columns), is needed, got {collection!r}"
-            )
-        if any(np.isnan(n) for n in collection.chunks[0]):
-            collection = collection.compute_chunk_sizes()
-        self._array = collection
-        self.n_rows, self.width = (int(n) for n in collection.shape)
-
-    def collection(self, columns: IntArray | None) -> Any:
-        """A dask array of these columns."""
-        wanted = np.arange(self.width) if columns is None else np.asarray(columns)
-        ours = wanted >= self.width - len(self._added)
-        inner = wanted[~ours]
-        if self._frame is not None:
-            rows = self._frame[[self._frame.columns[c] for c in inner]].to_dask_array(lengths=self._lengths)
-        else:
-            rows = self._array if columns is None and not ours.any() else self._array[:, inner]
-        if not ours.any():
-            return rows
-        import dask.array as da
-
-        more = [self._added[c - self.width][:, None] for c in wanted[ours]]
-        together = da.hstack([rows, *more]) if len(inner) else da.hstack(more)
-        return together[:, np.argsort(np.argsort(ours, kind="stable"), kind="stable")]
-
-    def pieces(self, lengths: Sequence[int], columns: IntArray | None) -> list[Any]:
-        """One delayed array per piece of so many rows."""
-        return list(self.collection(columns).rechunk({0: tuple(lengths), 1: -1}).to_delayed()[:, 0])
-
-    def with_columns(self, values: Array, names: Sequence[str]) -> Source:
-        import dask.array as da
-
-        joined = copy(self)
-        joined._added = [*self._added, *(da.from_array(column, chunks=2**20) for column in values.T)]
-        joined.width, joined.more = self.width + values.shape[1], self.more + values.shape[1]
-        joined.names = None if self.names is None else (*self.names, *names)
-        joined.behind = (*self.behind, *names)
-        return joined
-
-    def kept(self, keep: Truth | None) -> Source:
-        if keep is None:
-            return Kept(self, keep)
-        some = copy(self)
-        some._added, some.n_rows = [column[keep].compute_chunk_sizes() for column in self._added], int(keep.sum())
-        if self._frame is None:
-            some._array = self._array[keep].compute_chunk_sizes()
-            return some
-        from dask import array, dataframe
-
-        mask = dataframe.from_dask_array(array.from_array(keep, chunks=(self._lengths,)), index=self._frame.index)
-        some._frame = self._frame.map_partitions(_rows_of, mask, meta=self._frame._meta, align_dataframes=False)
-        some._lengths = tuple(int(part.sum()) for part in np.split(keep, np.cumsum(self._lengths)[:-1]))
-        return some
-
-    def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        own = [] if self._frame is None else [name for name in names if name in map(str, self._frame.columns)]
-        columns = super().read([name for name in names if name not in own], written)
-        if own and self._frame is not None:
-            at = {str(name): name for name in self._frame.columns}
-            columns |= frame_columns(self._frame[[at[name] for name in own]].compute(), written)
-        return {name: columns[name] for name in names}
-
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        kinds = {} if self._frame is None else {str(name): kind for name, kind in self._frame.dtypes.items()}
-        return super().texts([name for name in names if getattr(kinds.get(name), "kind", "f") not in "biuf"])
-
-    def blocks(self, columns: IntArray | None) -> Iterator[Array]:
-        rows = self.collection(columns)
-        size = block_rows(self.width if columns is None else len(columns))
-        for at in range(0, self.n_rows or 0, size):
-            yield as_matrix(rows[at : at + size].compute())
-
-
-def _rows_of(part: Any, mask: Any) -> Any:
-    """Some rows of a piece of a data frame of pandas; dask itself loses columns when it reorders such steps."""
-    return part[mask.to_numpy()]
 
 
 def is_path(X: object) -> bool:
