@@ -149,13 +149,12 @@ def score_of_parts(one: Evidence, pair: Any, X: Array) -> tuple[Array, Array]:
 
 
 def bend(scored: Callable[[Array], tuple[Array, Array]], X: Array, step: float = 1e-3) -> Array:
-    """Minus the Hessians (..., k, m, m) at X (k, m), by differences of the gradients that a score has."""
-    (k, m), chunk = X.shape, max(1, 100_000 // X.shape[1])
-    moves = step * np.concatenate([np.eye(m), -np.eye(m)])
-    places = (X[:, None] + moves).reshape(-1, m)
-    found = np.concatenate([scored(part)[1] for part in np.split(places, range(chunk, len(places), chunk))], axis=-2)
-    found = found.reshape(*found.shape[:-2], k, 2, m, m)
-    hessian = (found[..., 0, :, :] - found[..., 1, :, :]) / (2 * step)
+    """Minus the Hessians (..., k, m, m) at X (k, m), by differences of the gradients of a score. Moves come first, so that
+    each X may have a replicate of its own."""
+    m, pieces = X.shape[1], max(1, 2 * X.size * X.shape[1] // 100_000)
+    places = X + step * np.concatenate([np.eye(m), -np.eye(m)])[:, None]
+    found = np.concatenate([scored(part)[1] for part in np.array_split(places, pieces)], axis=-3)
+    hessian = np.moveaxis(found[..., :m, :, :] - found[..., m:, :, :], -3, -2) / (2 * step)
     return np.asarray(-(hessian + hessian.mT) / 2)
 
 
@@ -200,9 +199,7 @@ class Modes:
     axes: Array
 
     @classmethod
-    def of(
-        cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None
-    ) -> Modes:
+    def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None) -> Modes:
         """One for every prior, all at once: the sum of their objectives is least where each is. Newton steps follow the search,
         so that it does not matter where it stopped."""
         centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
@@ -224,7 +221,9 @@ class Modes:
             X = at(s)
             if np.abs(step).max() < 1e-7:
                 break
-            values, axes = np.linalg.eigh(np.eye(X.shape[1]) + root.mT @ bend(partial(score, evidences, pair), X) @ root)
+            values, axes = np.linalg.eigh(
+                np.eye(X.shape[1]) + root.mT @ bend(partial(score, evidences, pair), X) @ root
+            )
             values = np.maximum(values, 0.5)
             pulled = axes.mT @ (root.mT @ score(evidences, pair, X)[1][..., None] - s[..., None])
             step = (axes @ (pulled / values[..., None]))[..., 0]
