@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from richcomponents import ComponentHMM, ComponentLDA, ContrastiveRCA, baselines
 from richcomponents.algebra import Array
-from richcomponents.learning.hmm import stationary
+from richcomponents.learning.latent import stationary
 from richcomponents.learning.mixture import match_centres
 from richcomponents.models.base import ComponentLearner
 from rows import Job, Row, by_case

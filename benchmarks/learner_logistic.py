@@ -135,7 +135,7 @@ def wide(job: Job) -> Row:
     X, _ = factors(job["seed"], n, d)
     model = ContrastiveRCA(views=d, rank=r).fit(X)
     component = model.component_on_rows(X)
-    likelihood = LogisticLikelihood.of(component, np.full(d, 0.01), 0.5, alpha=1e-3)
+    likelihood = LogisticLikelihood(component, np.full(d, 0.01), 0.5, alpha=1e-3)
     at = np.full(1 + likelihood.root.shape[1], 0.05)
     start = time.perf_counter()
     for _ in range(5):

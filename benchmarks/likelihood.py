@@ -26,8 +26,7 @@ from scipy.special import expit, log_ndtr, ndtr
 
 import richcomponents as rc
 from richcomponents.components.component import CumulantSource
-from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
-from richcomponents.learning.likelihood import fit_likelihood, maximise
+from richcomponents.learning.likelihood import Differentiated, MomentMean, SampleMean, fit_likelihood, maximise
 from rows import Job, Row
 from sections import RESULTS, Measured, Options, drawn, main, medians
 

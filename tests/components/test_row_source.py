@@ -90,7 +90,7 @@ def test_a_gradient_in_200_dimensions_is_light():
     with pytest.raises(rc.CapacityError, match="component_on_rows"):
         model.components_["S1"].projected_moment(np.ones(d), 4)
     component = model.component_on_rows(X)
-    likelihood = LogisticLikelihood.of(component, np.full(d, 0.01), 0.5, alpha=1e-3)
+    likelihood = LogisticLikelihood(component, np.full(d, 0.01), 0.5, alpha=1e-3)
     at = np.full(1 + likelihood.root.shape[1], 0.05)
     tracemalloc.start()
     try:

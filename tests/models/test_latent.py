@@ -11,10 +11,16 @@ import richcomponents as rc
 from richcomponents.algebra import moments_to_cumulants, multilinear
 from richcomponents.components import Component, CumulantSource, RowSource
 from richcomponents.components.component import Term, Terms, expand
-from richcomponents.learning.hmm import Chain, ChainMoments, chain_moments, fit_chain, stationary
-from richcomponents.learning.lda import fit_topics
+from richcomponents.learning.latent import (
+    Chain,
+    ChainMoments,
+    chain_moments,
+    fit_chain,
+    fit_topics,
+    latent_classes,
+    stationary,
+)
 from richcomponents.learning.mixture import match_centres
-from richcomponents.learning.tensors import latent_classes
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.WeakIdentificationWarning")
 

@@ -40,7 +40,7 @@ def test_the_gradient_is_the_mean_over_samples(rng):
     S -= S.mean(axis=0)
     y = (rng.uniform(size=len(S)) < expit(S[:, 0])).astype(float)
     component, cross = Component.of_samples(S), S.T @ y / len(y)
-    model = LogisticLikelihood.of(component, cross, y.mean(), alpha=0.01)
+    model = LogisticLikelihood(component, cross, y.mean(), alpha=0.01)
     for level in (0.2, -1.5):
         at = np.array([level, 0.4, -0.3])
         a, theta = model.coefficients(at)
@@ -55,7 +55,7 @@ def test_coordinates_of_the_likelihood(intercept, rng):
     S = rng.uniform(-1, 1, size=(20_000, 3)) * [1.0, 5.0, 0.2]
     y = (rng.uniform(size=len(S)) < expit(S @ [0.8, -0.1, 1.0] + 0.3 * intercept)).astype(float)
     S, component = S - S.mean(axis=0), Component.of_samples(S - S.mean(axis=0))
-    model = LogisticLikelihood.of(component, S.T @ y / len(y), y.mean(), alpha=1e-3, fit_intercept=intercept)
+    model = LogisticLikelihood(component, S.T @ y / len(y), y.mean(), alpha=1e-3, fit_intercept=intercept)
     found, _ = model.fit()
     assert np.abs(model.gradient(found)).max() < 1e-5
     _, theta = model.coefficients(found)

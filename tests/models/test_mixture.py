@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import richcomponents as rc
 from richcomponents.components import Component, CumulantSource, Term, Terms
+from richcomponents.learning.latent import lifted, orthogonal_decomposition, residual_of
 from richcomponents.learning.mixture import (
     Mixture,
     MixtureCumulants,
@@ -20,9 +21,7 @@ from richcomponents.learning.mixture import (
     fit_mixture,
     match_centres,
     noise_variance,
-    residual_of,
 )
-from richcomponents.learning.tensors import lifted, orthogonal_decomposition
 from richcomponents.models.latent import ComponentGaussianMixture
 from richcomponents.moments import Moments
 from tests.exact import mixture_cumulants

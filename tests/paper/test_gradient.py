@@ -40,7 +40,7 @@ def test_the_likelihood_climbs_the_same_gradient(component):
     """In the likelihood's own coordinates theta = root q, with the series not rounded."""
     mean = float(PROBABILITY.mean())
     cross = S1.T @ PROBABILITY / len(S1) - mean * S1.mean(axis=0)
-    likelihood = LogisticLikelihood.of(component, cross, mean, fit_intercept=False)
+    likelihood = LogisticLikelihood(component, cross, mean, fit_intercept=False)
     q = np.append(0.0, np.linalg.solve(likelihood.root, THETA))
     gap = PROBABILITY - sigmoid_series(3)(S1 @ THETA)
     expected = np.append(0.0, likelihood.root.T @ (S1.T @ gap / len(S1)))

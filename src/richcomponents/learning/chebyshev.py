@@ -7,7 +7,6 @@ moments of the component, only Cov(s, y) and E[y] are needed; the log-likelihood
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -55,27 +54,18 @@ def largest_variance(degree: int) -> float:
     return MAX_VARIANCE * max(float(reach), 1.0) ** 2
 
 
-@dataclass(frozen=True)
 class LogisticLikelihood:
     """The expected gradient E[(y - sigmoid(a + theta's)) (1, s)], with a polynomial of some degree for the sigmoid.
 
     Its parameters are (a, q), (1 + k,), with theta = root q and root = (Cov + 4 P)^(-1/2), (d, k): there the curvature at zero
     is 1/4 in all directions, and |q|^2 <= 1.5 keeps theta'Cov theta below 1.5. Without intercept a stays zero.
 
-    component : the moments that are used; with an intercept, those of the centred component.
-    with_y : (1 + k,), E[y (1, root's)]. penalty (d,) : P, alpha times the variances of the columns, part of the gradient.
+    cross : Cov(s, y), (d,); mean : E[y]; alpha : P in units of the variances of the columns, part of the gradient. With an
+    intercept the moments are those of the centred component; without, the component's mean enters, by its stated rule.
     """
 
-    component: Component
-    root: Array
-    with_y: Array
-    penalty: Array
-    intercept: bool
-    degree: int = 3
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         component: Component,
         cross: Array,
         mean: float,
@@ -83,13 +73,12 @@ class LogisticLikelihood:
         alpha: float = 0.0,
         fit_intercept: bool = True,
         degree: int = 3,
-    ) -> LogisticLikelihood:
-        """cross : Cov(s, y), (d,); mean : E[y]. Without intercept the component's mean enters, by its stated rule."""
-        used = component.centred() if fit_intercept else component
-        penalty = alpha * np.diag(component.covariance)
-        root = whitening(component.covariance + 4 * np.diag(penalty))[0].T
-        with_y = np.append(mean, root.T @ (cross + mean * used.mean))
-        return cls(used, root, with_y, penalty, fit_intercept, degree)
+    ) -> None:
+        self.component = component.centred() if fit_intercept else component
+        self.intercept, self.degree = fit_intercept, degree
+        self.penalty = alpha * np.diag(component.covariance)
+        self.root = whitening(component.covariance + 4 * np.diag(self.penalty))[0].T
+        self.with_y = np.append(mean, self.root.T @ (cross + mean * self.component.mean))  # E[y (1, root's)]
 
     def coefficients(self, parameters: Array) -> tuple[Array, Array]:
         """Intercepts (...,) at the mean of `component` and theta (..., d)."""
@@ -114,18 +103,19 @@ class LogisticLikelihood:
     def fit(self) -> tuple[Array, bool]:
         """The parameters (a, q) of largest likelihood, by deterministic steps, and whether they are those of the bound: the
         likelihood of the paper's polynomial has no maximum, so they are confined, which is warned of where it binds."""
-        found, step = np.zeros(len(self.with_y)), 2.0  # the lemma's 1 / (2 H), H = 1/4
-        slope = first = self.gradient(found)
+        at, step = np.zeros(len(self.with_y)), 2.0  # the lemma's 1 / (2 H), H = 1/4
+        slope = self.gradient(at)
+        least = 1e-6 * np.linalg.norm(slope)
         for _ in range(2000):
-            nearer = self.confine(found + step * slope)
+            nearer = self.confine(at + step * slope)
             steeper = self.gradient(nearer)
             if not np.linalg.norm(steeper) <= 1.5 * np.linalg.norm(slope):  # or no number: too long a step
                 step /= 2
                 continue
-            moved, found, slope = float(np.linalg.norm(nearer - found)), nearer, steeper
-            if moved <= 1e-6 * step * np.linalg.norm(first):
+            moved, at, slope = float(np.linalg.norm(nearer - at)), nearer, steeper
+            if moved <= step * least:
                 break
-        larger = found * (1 + 1e-6)
+        larger = at * (1 + 1e-6)
         bound = not np.array_equal(self.confine(larger), larger)
         if bound:
             warn_user(
@@ -134,4 +124,4 @@ class LogisticLikelihood:
                 "approximation='auto'",
                 SpecificationWarning,
             )
-        return found, bound
+        return at, bound

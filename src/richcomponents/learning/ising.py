@@ -99,28 +99,23 @@ def as_edges(edges: Any, names: Sequence[str]) -> IntArray:
     listed = len(rows) == d > 2 and all(np.shape(row) == (d,) for row in rows)
     if listed or (len(shape) == 2 and (shape[1] != 2 or shape == (d, d))):
         return _from_adjacency(np.asarray(rows), d)
-    numbers = {str(name): i for i, name in enumerate(names)}
+    numbers: dict[Any, int] = {i: i for i in range(d)} | {str(name): i for i, name in enumerate(names)}
     pairs: dict[tuple[int, int], None] = {}
     for pair in rows:
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(f"an edge is a pair of nodes, got {pair!r}")
-        i, j = (_node(end, numbers, d, pair) for end in pair)
+        ends = pair if isinstance(pair, (tuple, list)) else np.asarray(pair).tolist()
+        for end in ends:
+            if end not in numbers:
+                raise ValueError(
+                    f"edge {tuple(ends)!r} has an unknown node {end!r}: a node is a column number or a column name, "
+                    f"0 to {d - 1} or {', '.join(map(str, names))}"
+                )
+        i, j = sorted(numbers[end] for end in ends)
         if i == j:
-            raise ValueError(f"edges holds a self-loop, {tuple(pair)!r}: s_i s_i = 1 says nothing, remove it")
-        pairs[min(i, j), max(i, j)] = None
+            raise ValueError(f"edges holds a self-loop, {tuple(ends)!r}: s_i s_i = 1 says nothing, remove it")
+        pairs[i, j] = None
     return np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
-
-
-def _node(end: Any, numbers: dict[str, int], d: int, pair: Any) -> int:
-    if isinstance(end, str):
-        if end not in numbers:
-            raise ValueError(f"edge {tuple(pair)!r} has an unknown node {end!r}; the columns are {', '.join(numbers)}")
-        return numbers[end]
-    if isinstance(end, (bool, np.bool_)) or not isinstance(end, (int, np.integer)):
-        raise ValueError(f"edge {tuple(pair)!r}: a node is a column number or a column name, got {end!r}")
-    if not 0 <= end < d:
-        raise ValueError(f"edge {tuple(pair)!r} has an unknown node {end}; the component has columns 0 to {d - 1}")
-    return int(end)
 
 
 def _from_adjacency(matrix: Array, d: int) -> IntArray:
@@ -128,14 +123,14 @@ def _from_adjacency(matrix: Array, d: int) -> IntArray:
         raise ValueError(f"the adjacency matrix has shape {matrix.shape}; the component has {d} columns, so ({d}, {d})")
     if matrix.dtype.kind == "f" and not np.isfinite(matrix).all():
         raise ValueError("the adjacency matrix holds missing or infinite values: use 0 for no edge")
-    present = matrix != 0
-    loops = np.flatnonzero(np.diag(present))
-    if len(loops):
-        raise ValueError(f"the adjacency matrix has self-loops at nodes {loops.tolist()[:5]}: set its diagonal to zero")
-    if not np.array_equal(present, present.T):
-        i, j = np.argwhere(present != present.T)[0]
+    joined = matrix != 0
+    if joined.diagonal().any():
+        loops = np.flatnonzero(joined.diagonal()).tolist()[:5]
+        raise ValueError(f"the adjacency matrix has self-loops at nodes {loops}: set its diagonal to zero")
+    if (joined != joined.T).any():
+        i, j = np.argwhere(joined != joined.T)[0]
         raise ValueError(f"the adjacency matrix is not symmetric (entries {i}, {j}): use matrix | matrix.T")
-    return np.argwhere(np.triu(present)).astype(np.int64)
+    return np.argwhere(np.triu(joined)).astype(np.int64)
 
 
 # ---- sums over all states
@@ -176,7 +171,11 @@ class Elimination:
 
     def __init__(self, n_nodes: int, edges: IntArray) -> None:
         self.n_nodes, self.edges = n_nodes, edges
-        self._steps = _best_plan(n_nodes, edges)
+        near = neighbours(n_nodes, edges)
+        by_degree = sorted(range(n_nodes), key=lambda v: len(near[v]))
+        starts = by_degree[:8] + by_degree[-1:]  # the last: a node joined to all (a ghost) must come first
+        plans = [_plan(near, start) for start in starts]
+        self._steps = min(plans, key=lambda plan: sum(2.0 ** len(s.before) for s in plan), default=())
         self.width = max((len(s.before) + 1 for s in self._steps), default=0)
 
     def log_partition(self, couplings: Array) -> tuple[float, Array]:
@@ -197,89 +196,65 @@ class Elimination:
 
     def sample(self, couplings: Array, n: int, rng: np.random.Generator) -> Array:
         """Independent samples (n, d)."""
-        messages: list[Array] = []
-        beta: Array = np.ones(1)
-        for step in reversed(self._steps):
-            weighted = _pull(step, beta[None]).reshape(-1, 2) * self._factor(step, couplings)[0]
-            messages.append(weighted)
-            beta = weighted.sum(-1)
-            beta /= beta.max()
-        out = np.empty((n, self.n_nodes))
-        uniform = rng.uniform(size=(self.n_nodes, n))
-        for k, (step, weights) in enumerate(zip(self._steps, reversed(messages), strict=True)):
-            up = weights[:, 0] / weights.sum(1)
+        out, uniform = np.empty((n, self.n_nodes)), rng.uniform(size=(self.n_nodes, n))
+        _, messages = self._messages(couplings, np.zeros((1, 0), dtype=np.int64))
+        for draw, (step, _, weights) in zip(uniform, messages, strict=True):
+            up = weights[0, :, 0] / weights[0].sum(axis=1)
             powers = 2 ** np.arange(len(step.before) - 1, -1, -1)
-            state = ((out[:, list(step.before)] < 0) @ powers).astype(np.int64) if step.before else np.zeros(n, int)
-            out[:, step.node] = np.where(uniform[k] < up[state], 1.0, -1.0)
+            state = (out[:, list(step.before)] < 0) @ powers
+            out[:, step.node] = np.where(draw < up[state.astype(np.int64)], 1.0, -1.0)
         return out
-
-    def _factor(self, step: _Step, couplings: Array) -> tuple[Array, float]:
-        """exp(s_v h - c), (2^width, 2), with h the field of the frontier on the new node, and c."""
-        h = all_states(len(step.before))[:, list(step.positions)] @ couplings[list(step.edges)]
-        largest = float(np.abs(h).max())
-        return np.exp(np.stack([h, -h], axis=1) - largest), largest
 
     def _run(self, couplings: Array, held: IntArray) -> tuple[Array, Array, Array]:
         """log Z (q,), E[s] (q, d) and E[s_i s_j] (q, m), each with some spins held at +1: their numbers, (q, k)."""
-        each = max(1, 2**22 // (self.n_nodes * 2**self.width))
-        parts = [self._held(couplings, held[i : i + each]) for i in range(0, len(held), each)]
-        log_z, single, pairs = map(np.concatenate, zip(*parts, strict=True))
+        q, each = len(held), max(1, 2**22 // (self.n_nodes * 2**self.width))
+        log_z, single, pairs = np.zeros(q), np.zeros((q, self.n_nodes)), np.zeros((q, len(self.edges)))
+        for some in (slice(i, i + each) for i in range(0, q, each)):
+            log_z[some], messages = self._messages(couplings, held[some])
+            for step, before, after in messages:
+                total = np.sum(before * after.sum(axis=-1), axis=1, keepdims=True)
+                joint = before * (after[..., 0] - after[..., 1]) / total
+                single[some, step.node] = joint.sum(axis=1)
+                pairs[some, step.edges] = joint @ all_states(len(step.before))[:, step.positions]
         return log_z, single, pairs
 
-    def _held(self, couplings: Array, held: IntArray) -> tuple[Array, Array, Array]:
+    def _messages(self, couplings: Array, held: IntArray) -> tuple[Array, list[tuple[_Step, Array, Array]]]:
+        """log Z (q,), and of each step the weights of the states of its frontier (q, 2^width) by what came before, and of these
+        and the new spin (q, 2^width, 2) by what comes from there on; some spins held at +1: their numbers, (q, k)."""
         q = len(held)
-        log_z, table, kept = np.zeros(q), np.ones((q, 1)), []
+        log_z, table, forward = np.zeros(q), np.ones((q, 1)), []
         for step in self._steps:
-            factor, constant = self._factor(step, couplings)
+            h = all_states(len(step.before))[:, list(step.positions)] @ couplings[list(step.edges)]  # on the new spin
+            largest = float(np.abs(h).max())
             allowed = np.stack([np.ones(q), np.all(held != step.node, axis=1)], axis=-1)
-            kept.append((table, factor * allowed[:, None]))
-            table = (table[..., None] * kept[-1][1]).reshape(q, -1)
+            forward.append((step, table, np.exp(np.stack([h, -h], axis=1) - largest) * allowed[:, None]))
+            table = (table[..., None] * forward[-1][2]).reshape(q, -1)
             for position in reversed(step.removed):
-                table = table.reshape(q, 2**position, 2, -1).sum(2).reshape(q, -1)
-            total = table.sum(1)
+                table = table.reshape(q, 2**position, 2, -1).sum(axis=2).reshape(q, -1)
+            total = table.sum(axis=1)
             table = table / total[:, None]
-            log_z += np.log(total) + constant
-        single, pairs, beta = np.zeros((q, self.n_nodes)), np.zeros((q, len(self.edges))), np.ones((q, 1))
-        for step, (alpha, factor) in zip(reversed(self._steps), reversed(kept), strict=True):
-            weighted = _pull(step, beta).reshape(q, -1, 2) * factor
-            beta = weighted.sum(-1)
-            joint = alpha * (weighted[..., 0] - weighted[..., 1]) / np.sum(alpha * beta, axis=1, keepdims=True)
-            single[:, step.node] = joint.sum(1)
-            pairs[:, step.edges] = joint @ all_states(len(step.before))[:, step.positions]
+            log_z += np.log(total) + largest
+        messages, beta = [], np.ones((q, 1))
+        for step, table, factor in reversed(forward):
+            for position in step.removed:
+                beta = np.repeat(beta.reshape(q, 2**position, 1, -1), 2, axis=2).reshape(q, -1)
+            messages.append((step, table, beta.reshape(q, -1, 2) * factor))
+            beta = messages[-1][2].sum(axis=-1)
             beta = beta / beta.max(axis=1, keepdims=True)
-        return log_z, single, pairs
+        return log_z, messages[::-1]
 
 
-def _pull(step: _Step, beta: Array) -> Array:
-    """Messages (q, states) over the frontier after the step, as ones over the frontier before it and the new node."""
-    q = len(beta)
-    for position in step.removed:
-        beta = np.repeat(beta.reshape(q, 2**position, 1, -1), 2, axis=2).reshape(q, -1)
-    return beta
-
-
-def _best_plan(n_nodes: int, edges: IntArray) -> tuple[_Step, ...]:
-    near = neighbours(n_nodes, edges)
-    by_degree = sorted(range(n_nodes), key=lambda v: len(near[v]))
-    starts = by_degree[:8] + by_degree[-1:]  # the last: a node joined to all (a ghost) must come first
-    plans = [_plan(near, start) for start in (None, *starts)]
-    return min(plans, key=lambda plan: sum(2.0 ** len(s.before) for s in plan))
-
-
-def _plan(near: list[dict[int, int]], start: int | None) -> tuple[_Step, ...]:
-    """Nodes by their numbers, or from a start on: next comes the node that closes most of the frontier; among equals, the one
-    waited for longest."""
+def _plan(near: list[dict[int, int]], start: int) -> tuple[_Step, ...]:
+    """Nodes from a start on: next comes the node that closes most of the frontier; among equals, the one waited for longest."""
     left = [len(n) for n in near]  # neighbours not in yet
-    outside, waiting = dict.fromkeys(range(len(near))), dict[int, int]() if start is None else {start: 0}
+    outside, waiting = dict.fromkeys(range(len(near))), {start: 0}
     frontier, steps = list[int](), list[_Step]()
 
     def place(v: int) -> tuple[int, int]:
-        if start is None or not waiting:
-            return (v if start is None else len(near[v])), v
         return -sum(left[u] == 1 and u not in outside for u in near[v]) - (left[v] == 0), waiting[v]
 
     while outside:
-        v = min(outside if start is None or not waiting else waiting, key=place)
+        v = min(waiting, key=place) if waiting else min(outside, key=lambda v: len(near[v]))
         waiting.pop(v, None)
         del outside[v]
         linked = [(p, near[v][u]) for p, u in enumerate(frontier) if u in near[v]]
@@ -388,8 +363,8 @@ NEWTON_EDGES = 1500
 class Target:
     """What a fit of theta compares, of the states of a model and of a component.
 
-    white : (k, d), coordinates in which all entries of the covariance (and of the mean, where the model's last node is a ghost)
-    have errors of the same size; None: pair moments on the edges, maximum likelihood.
+    white : (k, d), coordinates in which all entries of E[s s'], a ghost's last, have errors of the same size; None: pair
+    moments on the edges, maximum likelihood.
     """
 
     model: Elimination | Gibbs
@@ -400,28 +375,17 @@ class Target:
         """(..., entries), of E[s s'], the ghost included."""
         if self.white is None:
             return np.asarray(unit_diagonal(second)[(..., *self.model.edges.T)])
-        d = self.white.shape[1]
-        mean = second[..., :d, d:]  # none without a ghost
-        white = self.white @ (second[..., :d, :d] - mean @ mean.mT) @ self.white.T
-        return self._stacked(white, (self.white @ mean)[..., 0] if mean.size else None)
-
-    def _stacked(self, white: Array, mean: Array | None) -> Array:
-        """The lower triangle of (..., k, k), and (..., k); entries of the diagonal are twice as noisy."""
-        rows, columns = np.tril_indices(white.shape[-1])
-        entries = white[..., rows, columns] * np.where(rows == columns, 0.5**0.5, 1.0)
-        return entries if mean is None else np.concatenate([entries, mean], axis=-1)
+        return _entries(self.white @ second @ self.white.T)
 
     def jacobian(self, theta: Array) -> Array:
         """Its derivative by theta, (entries, m): covariances of products of two spins."""
         model, W = self.model, self.white
         if W is None:
             return model.covariances(theta, model.edges)
-        (rows, columns), d = np.tril_indices(model.n_nodes, -1), W.shape[1]
+        rows, columns = np.tril_indices(model.n_nodes, -1)
         slope = np.zeros((len(theta), model.n_nodes, model.n_nodes))
         slope[:, rows, columns] = slope[:, columns, rows] = model.covariances(theta, np.stack([rows, columns], 1)).T
-        moved, mean = slope[:, :d, d:], model.correlations(theta)[:d, d:]
-        white = W @ (slope[:, :d, :d] - moved @ mean.T - mean @ moved.mT) @ W.T
-        return self._stacked(white, (W @ moved)[..., 0] if mean.size else None).T
+        return _entries(W @ slope @ W.T).T
 
     def step(self, jacobian: Array, change: Array, back: Array | float = 0.0, least: float = 0.0) -> Array:
         """How the solution moves (..., m), to first order, when what is compared moves (..., entries); back : the slope of the
@@ -479,6 +443,12 @@ class Target:
             if k >= rounds // 2:
                 total += theta
         return np.asarray(total / (rounds - rounds // 2))
+
+
+def _entries(white: Array) -> Array:
+    """The lower triangle of (..., k, k); entries of the diagonal are twice as noisy."""
+    rows, columns = np.tril_indices(white.shape[-1])
+    return np.asarray(white[..., rows, columns] * np.where(rows == columns, 0.5**0.5, 1.0))
 
 
 def bounded_minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) -> Array:

@@ -7,7 +7,7 @@ S = c_j + sqrt(sigma2) N(0, I) with probability w_j, j = 1..k, has the mean m = 
     k4  = sum_j w_j c_j^(x4) - (the three pairings of B (x) B).
 
 The noise enters the covariance only. Cumulants do not know m; everything here is about the centred means, and the mean
-is added at the end. A start comes from B and k3 by lifting (`tensors`), exact for d centres in d dimensions and without m. It
+is added at the end. A start comes from B and k3 by lifting (`latent`), exact for d centres in d dimensions and without m. It
 divides by small eigenvalues of B, so cumulants of orders two to four are matched from there (:class:`MomentMatching`), which
 is far less noisy.
 """
@@ -25,11 +25,10 @@ from scipy.special import log_softmax, softmax
 from richcomponents.algebra import Array, IntArray, multilinear
 from richcomponents.algebra.arrays import power, symmetric, whitening
 from richcomponents.components import Component, CumulantSource
-from richcomponents.components.component import Term, Terms, expand
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.inference.draws import Draws, Metric, Shrunk, shrink
+from richcomponents.learning.latent import latent_classes, residual_of
 from richcomponents.learning.solvers import minimise, slopes
-from richcomponents.learning.tensors import latent_classes
 
 _FOLDS = 5  # of cross-validation; fewer than ten samples in one say nothing about cumulants of order three
 
@@ -88,22 +87,6 @@ class MixtureCumulants:
         return cls(positive_part(less.covariance), less.cumulant(3), fourth, whole.scale, float(rest.n))
 
 
-def residual_of(component: Component) -> Component:
-    """The least noisy variable that the component's cumulants are read from, as a component: the residual of U on V for S1.
-
-    It is the last slot of the first alternative. Its covariance is that of the component plus noise, so it tells which
-    directions are estimated well; the component's own covariance would take its noise for signal.
-    """
-    if component.source is None:
-        return component
-    _, slots = expand(component.terms.alternatives[0], 3)[0]
-    covariance = symmetric(component.source.covariance(slots[-1]))
-    if not np.trace(covariance) > 0:
-        return component
-    terms = Terms(((Term(1.0, (), slots[-1]),),), slots[-1])
-    return Component(component.name, component.feature_names, component.mean, covariance, component.source, terms)
-
-
 def positive_part(covariance: Array) -> Array:
     """The nearest positive semi-definite matrix, in units in which the columns have variance one."""
     scale = np.sqrt(np.abs(np.diag(covariance)))
@@ -137,23 +120,10 @@ def match_centres(found: Array, truth: Array) -> tuple[IntArray, float]:
     return columns.astype(np.int64), float(cost[rows, columns].mean())
 
 
-# ---- a start: lifting
-
-
 def noise_variance(covariance: Array, k: int) -> float:
     """sigma2: k centred means span k - 1 directions; in the other d - k + 1 there is noise only, and it is their mean."""
     lowest = np.linalg.eigvalsh(covariance)[: len(covariance) - k + 1]
     return float(max(lowest.mean(), 0.0))
-
-
-def tensor_start(target: MixtureCumulants, k: int, rng: np.random.Generator, n_init: int = 10) -> list[Mixture]:
-    """Mixtures read off the decompositions of the lifted tensor (`tensors`)."""
-    sigma2 = noise_variance(target.covariance, k)
-    if k == 1:
-        return [Mixture(np.zeros((1, target.d)), np.ones(1), sigma2)]
-    between = target.covariance - sigma2 * np.eye(target.d)
-    classes = latent_classes(between, lambda W: multilinear(target.third, W, W, W), k, rng, centred=True, n_init=n_init)
-    return [Mixture(one.vectors, one.weights, sigma2) for one in classes]
 
 
 # ---- matching cumulants
@@ -240,31 +210,41 @@ class MomentMatching:
         return float(value), gradient
 
 
-def match_cumulants(target: MixtureCumulants, start: Mixture, *, equal_weights: bool = False) -> Mixture:
-    """Moment matching from a start, by L-BFGS."""
-    objective = MomentMatching(target, len(start.weights), equal_weights=equal_weights)
-    return objective.mixture(minimise(objective, objective.pack(start), maxiter=500, maxcor=20, ftol=1e-12, gtol=1e-9))
-
-
 def fit_mixture(
     target: MixtureCumulants, k: int, rng: np.random.Generator, *, equal_weights: bool = False, n_init: int = 10
 ) -> Mixture:
-    """The start whose refinement leaves the smallest objective; k <= d.
+    """Moment matching, by L-BFGS, from the decompositions of the lifted tensor: the one that leaves the least; k <= d.
 
     Free weights are also tried from the solution with equal weights: at small n a light component of the start may run
     into a local minimum, two components merged.
     """
-    if not 1 <= k <= target.d:
+    d = target.d
+    if not 1 <= k <= d:
         raise DataError(
-            f"{k} components in {target.d} dimensions: third-order cumulants determine at most as many components as "
-            f"dimensions. Ask for n_components <= {target.d}, or add columns to the view"
+            f"{k} components in {d} dimensions: third-order cumulants determine at most as many components as "
+            f"dimensions. Ask for n_components <= {d}, or add columns to the view"
         )
-    starts = tensor_start(target, k, rng, n_init)
-    refined = [match_cumulants(target, start, equal_weights=equal_weights) for start in starts]
+    sigma2 = noise_variance(target.covariance, k)
+    starts = [Mixture(np.zeros((1, d)), np.ones(1), sigma2)]
+    if k > 1:
+        between = target.covariance - sigma2 * np.eye(d)
+        classes = latent_classes(
+            between, lambda W: multilinear(target.third, W, W, W), k, rng, centred=True, n_init=n_init
+        )
+        starts = [Mixture(one.vectors, one.weights, sigma2) for one in classes]
+
+    def matched(start: Mixture, equal: bool) -> Mixture:
+        objective = MomentMatching(target, k, equal_weights=equal)
+        end = minimise(objective, objective.pack(start), maxiter=500, maxcor=20, ftol=1e-12, gtol=1e-9)
+        return objective.mixture(end)
+
+    def least(mixtures: list[Mixture]) -> Mixture:
+        return min(mixtures, key=lambda mixture: mixture.objective)
+
+    refined = [matched(start, equal_weights) for start in starts]
     if not equal_weights and k > 1:
-        even = [match_cumulants(target, start, equal_weights=True) for start in starts]
-        refined.append(match_cumulants(target, min(even, key=lambda mixture: mixture.objective)))
-    return min(refined, key=lambda mixture: mixture.objective)
+        refined.append(matched(least([matched(start, True) for start in starts]), False))
+    return least(refined)
 
 
 # ---- what blocks of samples say
@@ -314,33 +294,30 @@ def draws_of(component: Component, mixture: Mixture, covariance: Draws | None, *
     three and four are held in any case.
     """
     whole, source = MixtureCumulants.of(component), component.source
-    if covariance is not None:
-        whole = replace(whole, covariance=covariance.value)
+    left_out = [MixtureCumulants.without(component, [b], whole) for b in ([] if source is None else source.blocks)]
+    if covariance is None:
+        covariance = Draws.certain(whole.covariance, np.stack([target.covariance for target in left_out]))
+    whole = replace(whole, covariance=covariance.value)
     objective = MomentMatching(whole, len(mixture.weights), equal_weights=equal_weights)
     theta = objective.pack(mixture)
     H = symmetric(slopes(lambda at: objective(at)[1], theta, 1e-5))
-    inverse = np.linalg.pinv(
-        H, hermitian=True, rcond=1e-6
-    )  # shifts of all means, or of all log-weights, change nothing
+    inverse = np.linalg.pinv(H, hermitian=True, rcond=1e-6)  # shifts of all means, or all log-weights, change nothing
 
-    def near(target: MixtureCumulants) -> Array:
-        moved = MomentMatching(target, objective.k, equal_weights=equal_weights)(theta)[1] - objective(theta)[1]
-        means, weights, sigma2 = objective.unpack(theta - inverse @ moved)
+    def near(target: MixtureCumulants, covariance: Array) -> Array:
+        other = MomentMatching(replace(target, covariance=covariance), objective.k, equal_weights=equal_weights)
+        means, weights, sigma2 = objective.unpack(theta - inverse @ (other(theta)[1] - objective(theta)[1]))
         return np.concatenate([(means @ objective.colour.T).ravel(), weights, [sigma2]])
 
-    value, left_out = near(whole), [] if source is None else source.blocks
-    targets = [MixtureCumulants.without(component, [block], whole) for block in left_out]
-    if covariance is None:
-        return Draws.certain(value, np.stack([near(target) for target in targets] or [value, value]))
-    blocks = [near(replace(t, covariance=C)) for t, C in zip(targets, covariance.blocks, strict=True)]
-    drawn = [near(replace(whole, covariance=C)) for C in covariance.posterior]
-    return Draws(value, np.stack(blocks), np.stack(drawn), covariance.weight)
+    blocks = [near(target, C) for target, C in zip(left_out, covariance.blocks, strict=True)]
+    drawn = [near(whole, C) for C in covariance.posterior]
+    return Draws(near(whole, whole.covariance), np.stack(blocks), np.stack(drawn), covariance.weight)
 
 
 def protect(
     component: Component,
     simple: Mixture,
     mixture: Mixture,
+    end: Draws,
     draws: tuple[Draws, Draws, Array, float],
     *,
     equal_weights: bool = False,
@@ -348,15 +325,13 @@ def protect(
     """The mixture between those of the residual and of the component, labels matched, and the errors of its means, weights and
     sigma2, side by side (k d + k + 1,). Each of the three is an answer of its own; means count in units of the residual.
 
-    draws : safe and full ones of the covariance, changes of the mean, and the gate.
+    end : of `mixture`; draws : safe and full ones of the covariance, changes of the mean, and the gate.
     """
-    safe, full, _, gate = draws
+    safe, _, _, gate = draws
     order, white = match_centres(simple.means, mixture.means)[0], whitening(safe.value)[0]
     simple = replace(simple, means=simple.means[order], weights=simple.weights[order])
-    start = draws_of(
-        residual_of(component), simple, Draws.certain(safe.value, safe.blocks), equal_weights=equal_weights
-    )
-    end = draws_of(component, mixture, full, equal_weights=equal_weights)
+    certain = Draws.certain(safe.value, safe.blocks)
+    start = draws_of(residual_of(component), simple, certain, equal_weights=equal_weights)
 
     def in_white_units(means: Array) -> Array:
         return np.asarray(means.reshape(*means.shape[:-1], *mixture.means.shape) @ white.T)

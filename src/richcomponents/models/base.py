@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -24,7 +25,7 @@ from richcomponents.moments import Moments
 from richcomponents.moments.data import Data
 from richcomponents.notebook import Summary, Table
 from richcomponents.plots import estimate_plot
-from richcomponents.text import page
+from richcomponents.text import in_line, page
 
 
 class ComponentLearner(Estimator):
@@ -164,6 +165,8 @@ class AloneLearner(ComponentLearner):
 
     on_rows = False
     """Whether cumulants that were not kept are read off the rows."""
+    _error: tuple[Array, int] | None
+    """Standard errors of all parameters that came with the fit, and their degrees of freedom."""
 
     def fit(self, X: object, y: object = None, groups: object = None) -> Self:
         """Fit the RCA to X (n, columns of all views; also files, streams and states), then the model to its component.
@@ -191,6 +194,50 @@ class AloneLearner(ComponentLearner):
     def _learn(self, component: Component, data: Data | None) -> None:
         """data : what the solver saw, None of an extracted component."""
         raise NotImplementedError
+
+    def _parameters(self, like: Self) -> dict[str, Array]:
+        """All that was learned, number by number; like : a fit of the same, whose order classes have."""
+        raise NotImplementedError
+
+    def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> Estimate:
+        """All parameters, with standard errors and intervals by blocks: those that came with the fit, where one step without
+        each block tells them, else RCA and model are fitted again without each block, which takes longer.
+
+        progress : as in fit.
+        """
+        own, rca = self._parameters(self), self.rca_
+        if self._error is not None:
+            return Estimate(np.array(list(own.values())), *self._error, tuple(own), level=level)
+        if rca is None:
+            raise ValueError(
+                f"no standard errors: they need the rows' views, use fit(X), or blocks of samples behind {self.component_.name}"
+            )
+
+        def refitted(model: Any) -> Array:
+            other = copy(self)
+            if model.fitted_ is not rca.fitted_:
+                other._keep_rca(model)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    other._learn(other.component_, None)
+            return np.array(list(other._parameters(self).values()))
+
+        return replace(rca.jackknife(refitted, progress=progress), names=tuple(own), level=level)  # type: ignore[no-any-return]
+
+    def _lines(self) -> list[str]:
+        """Of each class or direction the entries that are largest in size, and their errors where there are any."""
+        found, lines = self.estimate(), [self.title(), *self.notes()]
+        names, errors = list(map(in_line, found.names)), found.standard_error.T
+        for title, values, error in zip(found.columns, found.value.T, errors, strict=True):
+            order = np.argsort(-np.abs(values), kind="stable")[:12]
+            ends = ["" if np.isnan(error[i]) else f" ({error[i]:.3f})" for i in order]
+            cells = [f"{names[i]} {values[i]:.3g}{end}" for i, end in zip(order, ends, strict=True)]
+            lines.append(f"  {title}: {', '.join(cells)}")
+        return (
+            lines
+            if np.isnan(errors).all()
+            else [*lines, "standard errors in parentheses, by leaving out blocks of samples"]
+        )
 
 
 class OutcomeLearner(ComponentLearner):

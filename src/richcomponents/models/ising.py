@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix, column_names
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
-from richcomponents.inference.draws import Draws, Shrunk, shrink
+from richcomponents.inference.draws import Draws, shrink
 from richcomponents.learning.ising import (
     NEWTON_EDGES,
     Target,
@@ -24,9 +24,8 @@ from richcomponents.learning.ising import (
     second_moments,
     with_ghost,
 )
-from richcomponents.learning.mixture import residual_of
+from richcomponents.learning.latent import residual_of
 from richcomponents.models.base import AloneLearner
-from richcomponents.models.rca import ComponentAnalysis
 from richcomponents.moments.data import Data
 from richcomponents.paper.ising import fit_taylor
 from richcomponents.plots import heat_map
@@ -139,22 +138,20 @@ class ComponentIsing(AloneLearner):
 
     def _check_spins(self, component: Component, n: float) -> None:
         """Spins have E[s^2] = 1 (Var(s) = 1, if their mean is zero and what is seen of it is not theirs)."""
-        either = np.stack([component.variance, component.variance + component.mean**2])
-        second = np.where(np.abs(either[0] - 1) < np.abs(either[1] - 1), either[0], either[1])
+        mean, variance = component.mean, component.variance
+        second = np.where(np.abs(variance - 1) < np.abs(variance + mean**2 - 1), variance, variance + mean**2)
         noise = 4 * np.sqrt(2 / n) * np.maximum(second, 1.0)  # four standard errors of a variance
         impossible = (second > 2 + noise) | (second < 0.5 - noise)
-        doubtful = np.abs(second - 1) > 0.2 + noise
-        wrong = np.flatnonzero(impossible if impossible.any() else doubtful)
-        if not len(wrong):
-            return
-        named = ", ".join(f"{component.feature_names[i]} ({second[i]:.3g})" for i in wrong[:5])
-        says = (
-            f"the mean square of a spin is 1, here it is {named}{f' and {len(wrong) - 5} more' * (len(wrong) > 5)}. Put the "
-            "columns in units of spins (-1 and 1: 2 X - 1 for 0 and 1), and check that V sees what U shares"
-        )
-        if impossible.any():
-            raise DataError(f"{component.name} does not consist of spins: {says}")
-        warn_user(f"{component.name} may not consist of spins, and is scaled to them: {says}", SpecificationWarning)
+        wrong = np.flatnonzero(impossible if impossible.any() else np.abs(second - 1) > 0.2 + noise)
+        if len(wrong):
+            named = ", ".join(f"{component.feature_names[i]} ({second[i]:.3g})" for i in wrong[:5])
+            says = (
+                f"the mean square of a spin is 1, here it is {named}{f' and {len(wrong) - 5} more' * (len(wrong) > 5)}. Put "
+                "the columns in units of spins (-1 and 1: 2 X - 1 for 0 and 1), and check that V sees what U shares"
+            )
+            if impossible.any():
+                raise DataError(f"{component.name} does not consist of spins: {says}")
+            warn_user(f"{component.name} may not consist of spins, and is scaled to them: {says}", SpecificationWarning)
 
     def _warn_of_means(self, component: Component) -> None:
         worst = int(np.abs(component.mean).argmax())
@@ -171,6 +168,9 @@ class ComponentIsing(AloneLearner):
         d = len(self.component_.mean)
         if self.fields:
             d, edges = d + 1, with_ghost(d, edges)
+            if white is not None:  # W s - W m times the ghost: about the means that were measured, errors are even, too
+                centred = np.column_stack([white, -white @ self.component_.mean])
+                white = np.vstack([centred, np.eye(d)[-1]])
         return Target(moment_model(d, edges, seed=self.random_state), white, ridge)
 
     def _second(self, covariance: Array, moved: Array | float = 0.0) -> Array:
@@ -178,19 +178,17 @@ class ComponentIsing(AloneLearner):
         return second_moments(covariance, self.component_.mean + moved if self.fields else None)
 
     def _learn(self, component: Component, data: Data | None) -> None:
-        if self.rca_ is not None or not component.terms.is_observed:  # else samples that stand in for spins
-            self._check_spins(component, _rows_behind(component, self.rca_))
+        rca, n = self.rca_, float("inf")  # without end where moments are exact
+        if component.source is not None or rca is not None:
+            n = max(1.0, rca.independent_rows_ if component.source is None else component.source.n)
+        if rca is not None or not component.terms.is_observed:  # else samples that stand in for spins
+            self._check_spins(component, n)
         self._warn_of_means(component)
-        edges = as_edges(self.edges, component.feature_names)
-        self._keep(edges, *self._fitted(component, self.rca_, edges))
-
-    def _fitted(
-        self, component: Component, rca: ComponentAnalysis | None, edges: IntArray
-    ) -> tuple[Array, str, Shrunk | None]:
-        """Parameters (couplings, then fields), the method, and the protected answer that they are the value of."""
-        ridge, small = self.alpha / _rows_behind(component, rca), 0 < len(edges) <= NEWTON_EDGES
+        edges, ridge = as_edges(self.edges, component.feature_names), self.alpha / n
         if self.method == "paper":
-            return fit_taylor(component, edges, ridge), "paper", None
+            self._keep(edges, fit_taylor(component, edges, ridge), "paper")
+            return
+        small = 0 < len(edges) <= NEWTON_EDGES
         draws = None if rca is None else rca.fitted_.moment_draws(self.component, of_mean=bool(self.fields))
         target = self._target(edges, ridge)
         if self.method == "auto" and component.terms.whole is not None and small:
@@ -199,8 +197,8 @@ class ComponentIsing(AloneLearner):
                 target = self._target(edges, ridge, white)
         method = "likelihood" if target.white is None else "joint"
         if draws is None or not small:
-            moved = component.mean - self.component_.mean
-            return target.fit(self._second(component.covariance, moved)), method, None
+            self._keep(edges, target.fit(self._second(component.covariance)), method)
+            return
         safe, full, means, gate = draws
         theta = target.fit(self._second(full.value))
         jacobian = target.jacobian(theta)
@@ -215,12 +213,11 @@ class ComponentIsing(AloneLearner):
             return Draws(fitted, near(covariance.blocks, means), near(covariance.posterior), covariance.weight)
 
         answer = shrink(couplings(target.fit(self._second(safe.value)), safe), couplings(theta, full), gate)
-        return answer.value, method, answer
+        self._keep(edges, answer.value, method, (answer.error, len(answer.blocks) - 1))
 
-    def _keep(self, edges: IntArray, theta: Array, method: str, answer: Shrunk | None = None) -> Self:
+    def _keep(self, edges: IntArray, theta: Array, method: str, error: tuple[Array, int] | None = None) -> Self:
         d, m = len(self.component_.mean), len(edges)
-        self.coef_, self.edges_, self.method_ = theta[:m], edges, method
-        self._error = None if answer is None else (answer.error, len(answer.blocks) - 1)
+        self.coef_, self.edges_, self.method_, self._error = theta[:m], edges, method, error
         self.fields_ = theta[m:] if self.fields else np.zeros(d)
         self.couplings_ = coupling_matrix(d, edges, self.coef_)
         self.feature_names_ = tuple(map(str, self.component_.feature_names))
@@ -235,33 +232,16 @@ class ComponentIsing(AloneLearner):
         }[self.method_]
         return f"Ising model of {self.component_.name}: {len(self.couplings_)} spins, {len(self.edges_)} edges; {how}"
 
+    def _parameters(self, like: Self | None = None, names: Sequence[str] | None = None) -> dict[str, Array]:
+        own = tuple(map(in_line, self._names(names)))
+        couplings = {f"{own[i]} -- {own[j]}": x for (i, j), x in zip(self.edges_.tolist(), self.coef_, strict=True)}
+        return couplings | {f"field of {name}": x for name, x in zip(own, self.fields_, strict=True) if self.fields}
+
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """Couplings, then fields (if any), with errors where they need no refits (see :meth:`confidence_interval`)."""
-        theta, own = self._parameters(), tuple(map(in_line, self._names(names)))
-        labels = [f"{own[i]} -- {own[j]}" for i, j in self.edges_.tolist()]
-        labels += [f"field of {name}" for name in own] if self.fields else []
-        error, degrees = self._error or (np.full_like(theta, np.nan), 1)
-        return Estimate(theta, error, degrees, tuple(labels))
-
-    def confidence_interval(self, level: float = 0.95, *, progress: bool = False) -> Estimate:
-        """Couplings, then fields (if any), with standard errors and intervals by blocks.
-
-        Of a component of two views (A unknown, the efficient RCA): one step per left-out block and per draw of what is shared,
-        plus what protection held back. Else the RCA and the couplings are refitted without each block, which takes long for
-        many columns.
-        """
-        rca, estimate = self._need_rca(), self.estimate()
-        if self._error is not None:
-            return replace(estimate, level=level)
-
-        def function(model: ComponentAnalysis) -> Array:
-            own = model.fitted_ is rca.fitted_
-            return self._parameters() if own else self._fitted(self._component_of(model), model, self.edges_)[0]
-
-        return replace(rca.jackknife(function, progress=progress), names=estimate.names, level=level)
-
-    def _parameters(self) -> Array:
-        return np.concatenate([self.coef_, self.fields_]) if self.fields else self.coef_
+        theta = self._parameters(names=names)
+        error, degrees = self._error or (np.full(len(theta), np.nan), 1)
+        return Estimate(np.array(list(theta.values())), error, degrees, tuple(theta))
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the couplings as a heat map (matplotlib); returns the Axes."""
@@ -270,19 +250,10 @@ class ComponentIsing(AloneLearner):
         return heat_map(self.couplings_, own, own, title=title, label="coupling", ax=ax)
 
     def _lines(self) -> list[str]:
-        lines, names = [self.title()], list(map(in_line, self.feature_names_))
+        lines, theta = [self.title()], self._parameters()
         if len(self.edges_):
-            lines.append(f"  couplings: root mean square {np.sqrt(np.mean(self.coef_**2)):.3f}; the strongest:")
-        for e in np.argsort(-np.abs(self.coef_))[:10]:
-            lines.append(f"  {self.coef_[e]:+.3f}  {' -- '.join(names[i] for i in self.edges_[e])}")
+            lines.append(f"  couplings: root mean square {np.sqrt(np.mean(self.coef_**2)):.3f}")
         if self.fields:
-            lines.append("  fields, from means that follow from the RCA's rule only; the strongest:")
-            lines += [f"  {self.fields_[i]:+.3f}  {names[i]}" for i in np.argsort(-np.abs(self.fields_))[:5]]
-        return lines
-
-
-def _rows_behind(component: Component, rca: ComponentAnalysis | None) -> float:
-    """Without end where moments are exact."""
-    if component.source is not None:
-        return max(1.0, component.source.n)
-    return float("inf") if rca is None else max(1.0, rca.independent_rows_)
+            lines.append("  fields follow from means that are known by the RCA's rule only")
+        strongest = sorted(theta, key=lambda name: -abs(theta[name]))[:10]
+        return [*lines, *(f"  {theta[name]:+.3f}  {name}" for name in strongest)]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +14,7 @@ from richcomponents.algebra.arrays import power, symmetric
 from richcomponents.components import Component
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.errors import DataError
-from richcomponents.learning.hmm import ChainMoments, fit_chain
-from richcomponents.learning.lda import fit_topics
+from richcomponents.learning.latent import ChainMoments, fit_chain, fit_topics, residual_of
 from richcomponents.learning.mixture import (
     Mixture,
     MixtureCumulants,
@@ -26,15 +24,11 @@ from richcomponents.learning.mixture import (
     match_centres,
     posterior,
     protect,
-    residual_of,
 )
 from richcomponents.models.base import AloneLearner
 from richcomponents.moments.data import Data
 from richcomponents.paper.moments import alternating_minimisation
 from richcomponents.plots import heat_map
-from richcomponents.text import in_line
-
-_SHOWN = 12  # columns of a class in a summary
 
 
 class _LatentLearner(AloneLearner):
@@ -47,56 +41,37 @@ class _LatentLearner(AloneLearner):
         """(k, d) what was learned of each class, and what the classes are called."""
         raise NotImplementedError
 
-    def _errors(self) -> Array | None:
-        """Standard errors of the same, where there are any."""
-        return None
+    def _in_order(self, order: IntArray) -> list[tuple[str, Array]]:
+        """All that was learned, (k,) or (k, d), and what an entry is, with the classes in this order (k,)."""
+        raise NotImplementedError
+
+    def _parameters(self, like: Self) -> dict[str, Array]:
+        columns, out = self._columns(None), dict[str, Array]()
+        for what, values in self._in_order(match_centres(self._classes()[0], like._classes()[0])[0]):
+            to = columns if what != "transition" else [f"to {j + 1}" for j in range(len(values))]
+            for j, row in enumerate(values, 1):
+                of = (
+                    {f"{what} {j}": row}
+                    if row.ndim == 0
+                    else zip((f"{what} {j}: {name}" for name in to), row, strict=True)
+                )
+                out.update(of)
+        return out
 
     def _columns(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return self._names(names)
 
-    def _parameters(self, order: IntArray) -> dict[str, Array]:
-        """All that was learned, by what it is called, with the classes in this order (k,)."""
-        raise NotImplementedError
-
-    def confidence_interval(self, level: float = 0.95) -> Estimate:
-        """All parameters, with standard errors and intervals by blocks: RCA and classes are fitted again without each, and
-        every class is compared with the nearest one."""
-        vectors, fitted = self._classes()[0], self._need_rca().fitted_
-
-        def function(model: Any) -> Array:
-            other = copy(self)
-            if model.fitted_ is not fitted:
-                other.rca_, other.component_ = model, self._component_of(model)
-                other._learn(other.component_, None)
-            parameters = other._parameters(match_centres(other._classes()[0], vectors)[0])
-            return np.array(list(parameters.values()))
-
-        names = tuple(self._parameters(np.arange(len(vectors))))
-        return replace(self._need_rca().jackknife(function), names=names, level=level)
-
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """What was learned of each class, (d, k), with errors where there are any."""
-        (vectors, classes), error = self._classes(), self._errors()
-        error = np.full_like(vectors, np.nan) if error is None else error
-        return Estimate(vectors.T, error.T, 1, self._columns(names), classes)
+        (vectors, classes), error = self._classes(), self._error
+        known = np.full(vectors.size, np.nan) if error is None else error[0][: vectors.size]  # classes come first
+        degrees = 1 if error is None else error[1]
+        return Estimate(vectors.T, known.reshape(vectors.shape).T, degrees, self._columns(names), classes)
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw what was learned of each class as a heat map (matplotlib). Returns the Axes."""
         vectors, classes = self._classes()
         return heat_map(vectors.T, self._columns(names), list(classes), title=self.title(), label="", ax=ax)
-
-    def _lines(self) -> list[str]:
-        (vectors, classes), error = self._classes(), self._errors()
-        columns, lines = [in_line(name) for name in self._columns(None)], [self.title(), *self.notes(), ""]
-        for j, (name, values) in enumerate(zip(classes, vectors, strict=True)):
-            cells = [
-                f"{values[i]:.3g}" + ("" if error is None else f" ({error[j, i]:.3f})") for i in range(len(values))
-            ]
-            order = np.argsort(-np.abs(values), kind="stable")[:_SHOWN]
-            lines.append(f"{name}: " + ", ".join(f"{columns[i]} {cells[i]}" for i in order))
-        if error is not None:
-            lines.append("standard errors in parentheses, by leaving out blocks of samples")
-        return lines if self.rca_ is None else [*lines, ""]
 
 
 @dataclass(eq=False, repr=False)
@@ -104,6 +79,11 @@ class ComponentGaussianMixture(_LatentLearner):
     """A component as a mixture of k <= d spherical Gaussians: S = c_j + sigma N(0, I) with probability w_j.
 
     Learned from the component's covariance and its cumulants of order three and four; no sample of it is seen.
+
+    Standard errors are those of one Newton step of the matched moments without each block; of a component of two views also for
+    every draw of what is shared, and what was held back counts. Means count about the component's mean, which follows from the
+    RCA's rule only. Of a component alone, and of three or more views, A is held at its estimate: where the shared part is
+    hardly identified, errors are larger than these.
 
     Parameters
     ----------
@@ -188,67 +168,40 @@ class ComponentGaussianMixture(_LatentLearner):
         self.criterion_: dict[int, float] | None = None
         if k is None:
             k, self.criterion_ = choose_components(component, rng, equal_weights=equal, n_init=min(self.n_init, 5))
-        self.n_components_, target = k, MixtureCumulants.of(component)
-        options = {"equal_weights": equal, "n_init": self.n_init}
-        protected = self.method == "auto" and k > 1 and self.rca_ is not None and component.source is not None
-        draws = self.rca_.fitted_.moment_draws(self.component, of_mean=False) if protected else None
+        target, blocks = MixtureCumulants.of(component), [] if component.source is None else component.source.blocks
+        moved = self.method == "auto" and k > 1 and len(blocks) > 1
+        draws = None
+        if moved and self.rca_ is not None:
+            draws = self.rca_.fitted_.moment_draws(self.component, of_mean=False)
         if draws is not None:
             target = replace(target, covariance=draws[1].value)
+        fit: Callable[[MixtureCumulants], Mixture] = partial(
+            fit_mixture, k=k, rng=rng, equal_weights=equal, n_init=self.n_init
+        )
         if self.method == "paper":
-            mixture = alternating_minimisation(target, component.mean, k, rng, **options)  # type: ignore[arg-type]
+            mean = component.mean
+            mixture = alternating_minimisation(target, mean, k, rng, equal_weights=equal, n_init=self.n_init)
         else:
-            mixture = fit_mixture(target, k, rng, **options)  # type: ignore[arg-type]
-        self._deviation: tuple[Array, int] | None = None
-        if draws is not None:
-            simple = fit_mixture(MixtureCumulants.of(residual_of(component)), k, rng, **options)  # type: ignore[arg-type]
-            mixture, error = protect(component, simple, mixture, draws, equal_weights=equal)
-            self._deviation = error, len(draws[1].blocks) - 1
-        self.means_ = mixture.means + component.mean
+            mixture = fit(target)
+        self._error = None
+        if moved:
+            end = draws_of(component, mixture, None if draws is None else draws[1], equal_weights=equal)
+            error = np.sqrt(end.over_blocks())
+            if draws is not None:
+                simple = fit(MixtureCumulants.of(residual_of(component)))
+                mixture, error = protect(component, simple, mixture, end, draws, equal_weights=equal)
+            given = slice(mixture.means.size, -1) if equal else slice(0)  # weights
+            self._error = np.delete(error, given), len(end.blocks) - 1
+        self.n_components_, self.means_ = k, mixture.means + component.mean
         self.weights_, self.sigma2_, self.objective_ = mixture.weights, mixture.sigma2, mixture.objective
         self._score_covariance = None if data is None else self.rca_.fitted_.prediction_covariance(data, self.component)
 
-    # ---- how sure
+    def _in_order(self, order: IntArray) -> list[tuple[str, Array]]:
+        weights = [] if self.equal_weights else [("weight", self.weights_[order])]
+        return [("mean", self.means_[order]), *weights]
 
-    def confidence_interval(self, level: float = 0.95) -> Estimate:
-        """Means, weights (unless given) and sigma2, with standard errors and intervals by blocks.
-
-        One Newton step of the matched moments without each block; of a component of two views also for every draw of what is
-        shared, and what was held back counts. Means count about the component's mean, which follows from the RCA's rule only.
-        Of a component alone, and of three or more views, A is held at its estimate: where the shared part is hardly identified,
-        errors are larger than these.
-        """
-        error, degrees = self._deviations()
-        if not degrees:
-            raise ValueError(
-                f"no standard errors: they need method='auto', two or more components, and blocks of samples behind "
-                f"{self.component_.name} (n_blocks of the RCA)"
-            )
-        every = self._parameters(np.arange(self.n_components_))
-        shown = [not (self.equal_weights and name.startswith("weight")) for name in every]
-        names, value = tuple(compress(every, shown)), np.array(list(every.values()))
-        return Estimate(value[shown], error[shown], degrees, names, level=level)
-
-    def _parameters(self, order: IntArray) -> dict[str, Array]:
-        means = _named("mean", self.means_[order], self.component_.feature_names)
-        return means | _named("weight", self.weights_[order]) | {"sigma2": np.asarray(self.sigma2_)}
-
-    def _deviations(self) -> tuple[Array, int]:
-        """Standard errors of means, weights and sigma2, once asked for; degrees of freedom, 0 where there are none."""
-        if self._deviation is None:
-            source = self.component_.source
-            blocks = 0 if source is None or self.method == "paper" or self.n_components_ == 1 else len(source.blocks)
-            error = np.zeros(0)
-            if blocks > 1:
-                mixture = Mixture(self.means_ - self.component_.mean, self.weights_, self.sigma2_)
-                draws = draws_of(self.component_, mixture, None, equal_weights=self.equal_weights)
-                error = np.sqrt(draws.over_blocks())
-            self._deviation = error, max(blocks - 1, 0)
-        return self._deviation
-
-    def _errors(self) -> Array | None:
-        """Of the means, where they came with the fit or were asked for."""
-        error, degrees = self._deviation or (np.zeros(0), 0)
-        return error[: self.means_.size].reshape(self.means_.shape) if degrees else None
+    def _parameters(self, like: Self) -> dict[str, Array]:
+        return super()._parameters(like) | {"sigma2": np.asarray(self.sigma2_)}
 
     # ---- samples of the component itself
 
@@ -331,7 +284,7 @@ class ComponentHMM(_LatentLearner):
 
     Examples
     --------
-    >>> from richcomponents.learning.hmm import stationary
+    >>> from richcomponents.learning.latent import stationary
     >>> rng = np.random.default_rng(0)
     >>> T = np.array([[0.8, 0.2], [0.3, 0.7]])
     >>> states = [rng.choice(2, p=stationary(T), size=20_000)]
@@ -360,15 +313,15 @@ class ComponentHMM(_LatentLearner):
         chain = fit_chain(ChainMoments.of(component), int(self.n_states), rng, int(self.n_init))
         self.means_ = chain.means + component.mean.reshape(3, -1).mean(axis=0)
         self.weights_, self.transition_, self.objective_ = chain.weights, chain.transition, chain.left
+        self._error = None
 
     def _columns(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Of one observation: those of the first."""
         return self._names(names)[: self.means_.shape[1]]
 
-    def _parameters(self, order: IntArray) -> dict[str, Array]:
-        means, states = self.means_[order], [f"to {j + 1}" for j in range(len(order))]
-        steps = _named("transition", self.transition_[np.ix_(order, order)], states)
-        return _named("mean", means, self._columns(None)) | _named("weight", self.weights_[order]) | steps
+    def _in_order(self, order: IntArray) -> list[tuple[str, Array]]:
+        steps = self.transition_[np.ix_(order, order)]
+        return [("mean", self.means_[order]), ("weight", self.weights_[order]), ("transition", steps)]
 
     def _classes(self) -> tuple[Array, tuple[str, ...]]:
         return self.means_, tuple(f"state {j + 1} ({weight:.0%})" for j, weight in enumerate(self.weights_))
@@ -434,11 +387,10 @@ class ComponentLDA(_LatentLearner):
     def _learn(self, component: Component, data: Data | None) -> None:
         rng = np.random.default_rng(self.random_state)
         topics = fit_topics(component, int(self.n_topics), float(self.concentration), rng, int(self.n_init))
-        self.topics_, self.concentrations_ = topics.words, topics.concentrations
+        self.topics_, self.concentrations_, self._error = topics.words, topics.concentrations, None
 
-    def _parameters(self, order: IntArray) -> dict[str, Array]:
-        topics = _named("topic", self.topics_[order], self._columns(None))
-        return topics | _named("concentration", self.concentrations_[order])
+    def _in_order(self, order: IntArray) -> list[tuple[str, Array]]:
+        return [("topic", self.topics_[order]), ("concentration", self.concentrations_[order])]
 
     def _classes(self) -> tuple[Array, tuple[str, ...]]:
         shares = self.concentrations_ / self.concentrations_.sum()
@@ -447,10 +399,3 @@ class ComponentLDA(_LatentLearner):
     def title(self) -> str:
         """What was learned, in a line."""
         return f"{len(self.topics_)} topics of {self.component_.name}, concentration {self.concentration:g}"
-
-
-def _named(what: str, values: Array, columns: Sequence[str] = ()) -> dict[str, Array]:
-    """Entries of (k,) or (k, d) by their names."""
-    if values.ndim == 1:
-        return {f"{what} {j + 1}": value for j, value in enumerate(values)}
-    return {f"{what} {j + 1}: {name}": x for j, row in enumerate(values) for name, x in zip(columns, row, strict=True)}

@@ -17,15 +17,20 @@ from richcomponents.data.design import is_column
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError, SpecificationWarning, warn_user
 from richcomponents.inference.draws import Draws, shrink
-from richcomponents.learning.expectation import Differentiated, MomentMean, SampleMean
-from richcomponents.learning.likelihood import SMALL, LikelihoodFit, hessian, maximise, sandwich
+from richcomponents.learning.likelihood import (
+    Differentiated,
+    LikelihoodFit,
+    MomentMean,
+    SampleMean,
+    checked_start,
+    hessian,
+    maximise,
+)
 from richcomponents.learning.outcome import Outcome
-from richcomponents.learning.polynomials import check_degree
 from richcomponents.models.base import OutcomeLearner
 from richcomponents.models.estimator import present
 from richcomponents.models.rca import fit_rca
 
-_AT_REST = 0.1  # standard errors that a Newton step may still move theta by
 _NO_MAXIMUM = "theta is no interior maximum: raise max_iter= or, where the likelihood has none, add ridge="
 
 
@@ -45,9 +50,8 @@ class ComponentLikelihood(OutcomeLearner):
     which the block jackknife adds up. So the noise of A, of the mean and moments of S1 and of E[S1 y] is in them; the error of
     the polynomials (`fit_.epsilon`) is not: `summary()` says where its bound is larger. In `fit_clean` they are those of Huber
     and White, H^-1 G H^-1 / (n - p), G the mean square of the gradients of single samples. For some fits there are none:
-    with a penalty (it biases theta), where the climb ended at no maximum, in
-    `fit_component` (which does not say how well A is known), for more than 100 parameters, and for views that were searched in
-    few of their directions; `summary()` says why.
+    with a penalty (it biases theta), where the climb ended at no maximum, in `fit_component` (which does not say how well A is
+    known), and for views that were searched in few of their directions; `summary()` says why.
 
     Where rows are few the moments of S1 are noisy, and the same likelihood on the residual of U (`residualised_`) can be
     nearer to the truth. Reported is what lies between, as of every answer (`inference.draws`), with changes of theta measured
@@ -141,31 +145,27 @@ class ComponentLikelihood(OutcomeLearner):
         part, samples = self._of_rows(model.fitted_, outcome, alone)
         function = self._function(None if alone else samples[:, -1])
         simply = SampleMean(function, samples)
-        self.residualised_ = simple = self._climb(simply, start).theta
+        simple = self._climb(simply, start).theta
         part = part.condensed(self._order)
-        mean = self._mean(function, part)
-        self._set(self._climb(mean, simple))
-
-        def gradients(block: int, other: Any) -> tuple[Array, Array]:
-            """Without a block, at the maximum and at that on the residual."""
-            without, rows = self._of_rows(other, outcome.without(block), alone, part)
-            at_best = self._mean(function, without).gradient(self.fit_.theta)
-            return at_best, SampleMean(function, rows).gradient(simple)
-
-        self._no_errors = self._why_no_errors()
+        mean = MomentMean(function, part, int(self.degree))
+        self._set(self._climb(mean, simple), simple)
         if model.fitted_.solution.leaves_open(model.fitted_.key(self.component)):
-            self.trust_, self.theta_, self.coef_, self._no_errors = 0.0, simple, simple, ""
-            self.coefficients_ = Estimate.unbounded(self.theta_, names=self._names(None))
+            self._report(simple, 0.0, Estimate.unbounded(simple))
         elif not self._no_errors:
-            self._protect(mean, simply, [gradients(*one) for one in model.fitted_.without_blocks()])
+            at_best, at_simple = [], []
+            for block, other in model.fitted_.without_blocks():
+                without, rows = self._of_rows(other, outcome.without(block), alone, part)
+                at_best.append(MomentMean(function, without, mean.degree).gradient(self.fit_.theta))
+                at_simple.append(SampleMean(function, rows).gradient(simple))
+            self._protect(_moved(mean, self.fit_.theta, at_best), _moved(simply, simple, at_simple), mean)
         return self
 
     def fit_component(self, component: Component) -> Self:
         """Fit a model without outcome to an extracted component."""
         start = self._start()
         self._take_component(component)
-        self.residualised_, self.on_v_ = None, None
-        self._set(self._climb(self._mean(self._function(None), component), start))
+        self.on_v_ = None
+        self._set(self._climb(MomentMean(self._function(None), component, int(self.degree)), start), None)
         self._no_errors = "a component does not say how well it is known; fit(X) does"
         return self
 
@@ -179,14 +179,15 @@ class ComponentLikelihood(OutcomeLearner):
             samples = np.column_stack([samples, outcome])
         self.on_v_ = None
         mean = SampleMean(self._function(outcome), samples)
-        self._set(self._climb(mean, start))
-        self.residualised_ = self.theta_
+        found = self._climb(mean, start)
+        self._set(found, found.theta)
         n, p = samples.shape[0], len(start)
-        self._no_errors = self._why_no_errors() or ("" if n > p else f"{n} samples are too few for {p} parameters")
-        if not self._no_errors:
-            H = hessian(mean, self.theta_)
-            error = np.sqrt(np.diag(sandwich(mean, self.theta_, H)))
-            self._keep_errors(Estimate(self.theta_, error, n - p), mean.gradient(self.theta_), H)
+        self._no_errors = self._no_errors or ("" if n > p else f"{n} samples are too few for {p} parameters")
+        if not self._no_errors:  # whether or not the model is true (Huber, White)
+            steps = np.linalg.solve(hessian(mean, found.theta), mean.log_likelihood.by_sample(found.theta, samples).T)
+            self._report(
+                found.theta, 1.0, Estimate(found.theta, np.sqrt(np.sum(steps**2, axis=1) / (n * (n - p))), n - p)
+            )
         return self
 
     # ---- fitting
@@ -197,14 +198,9 @@ class ComponentLikelihood(OutcomeLearner):
             raise ValueError("log_likelihood must be a function (theta, s) -> (m,), or (theta, s, y) for fit(X, y)")
         if self.start is None:
             raise ValueError("start= says where to begin and how many parameters there are: give an array (p,)")
-        start = np.array(self.start, dtype=np.float64)
-        if start.ndim != 1 or not np.isfinite(start).all():
-            raise ValueError(f"start must be a vector of finite numbers, got shape {start.shape}")
-        if self.gradient not in ("differences", "jax"):
-            raise ValueError(f"gradient must be 'differences' or 'jax', got {self.gradient!r}")
+        start = checked_start(self.start, self.degree, self.gradient)
         if self.names is not None and len(self.names) != len(start):
             raise ValueError(f"names= has {len(self.names)} names for {len(start)} parameters")
-        check_degree(self.degree)
         return start
 
     def _function(self, y: Array | None) -> Differentiated:
@@ -223,9 +219,6 @@ class ComponentLikelihood(OutcomeLearner):
             return (1 - share) * ends[0] + share * ends[1]
 
         return Differentiated(between, self.gradient == "jax")
-
-    def _mean(self, function: Differentiated, part: Component) -> MomentMean:
-        return MomentMean(function, part, int(self.degree))
 
     @property
     def _order(self) -> int:
@@ -250,55 +243,29 @@ class ComponentLikelihood(OutcomeLearner):
         named = ("ridge", "max_iter", "n_restarts", "restart_scale", "random_state")
         return maximise(mean, start, **{name: getattr(self, name) for name in named})
 
-    def _set(self, found: LikelihoodFit) -> None:
-        if not (found.converged and found.mu > 0):
+    def _set(self, found: LikelihoodFit, simple: Array | None) -> None:
+        """The maximum, so far without errors, and why there will be none."""
+        at_rest = found.converged and found.mu > 0
+        if not at_rest:
             warn_user(_NO_MAXIMUM, SpecificationWarning)
-        self.fit_, self.theta_, self.coefficients_ = found, found.theta, None
-        self.coef_ = self.theta_  # by the name that all outcome learners share
-        self._no_errors, self.trust_ = "", 1.0
+        biased = "a penalty pulls the parameters towards zero, and an interval around them would not cover the truth"
+        self._no_errors = biased if np.any(np.asarray(self.ridge) != 0) else "" if at_rest else _NO_MAXIMUM
+        self.fit_, self.residualised_, self.coefficients_ = found, simple, None
+        self.theta_, self.coef_, self.trust_ = found.theta, found.theta, 1.0  # coef_: as of all outcome learners
 
-    # ---- how sure
+    def _report(self, theta: Array, share: float, coefficients: Estimate) -> None:
+        """Parameters with what is known of them; share : of the way from the simple method's."""
+        self.theta_, self.coef_, self.trust_, self._no_errors = theta, theta, share, ""
+        self.coefficients_ = replace(coefficients, names=self._names(None))
 
-    def _why_no_errors(self) -> str:
-        """Empty where there may be some."""
-        if np.any(np.asarray(self.ridge) != 0):
-            return "a penalty pulls the parameters towards zero, and an interval around them would not cover the truth"
-        if len(self.theta_) > SMALL:
-            return f"there are more than {SMALL} parameters"
-        return "" if self.fit_.mu > 0 else _NO_MAXIMUM
-
-    def _keep_errors(self, found: Estimate, gradient: Array, H: Array) -> bool:
-        """Unless theta is where its gradient is not zero, and first order says nothing."""
-        if np.any(np.abs(np.linalg.solve(H, gradient)) > _AT_REST * found.standard_error):
-            self._no_errors = _NO_MAXIMUM
-            return False
-        self.coefficients_ = replace(found, names=self._names(None))
-        return True
-
-    def _protect(self, mean: MomentMean, simply: SampleMean, without: Sequence[tuple[Array, Array]]) -> None:
-        """Errors by leaving out blocks, and theta as far from residualising as they let it be.
-
-        without : for each block the gradients without it, of both means at their maxima.
-        """
-        if len(without) < 2:
+    def _protect(self, full: Draws, safe: Draws, mean: MomentMean) -> None:
+        """Errors by leaving out blocks, and theta as far from residualising as they let it be."""
+        if len(full.blocks) < 2:
             self._no_errors = "the views have too many columns, or too few blocks of rows, to leave some out"
             return
-        best, simple = self.fit_.theta, self.residualised_
-        assert simple is not None
-        at_best, at_simple = map(np.stack, zip(*without, strict=True))
-        H, g = hessian(mean, best), mean.gradient(best)
-        full = Draws.certain(best, best + np.linalg.solve(H, (at_best - g).T).T)
-        H_simply, g_simply = hessian(simply, simple), simply.gradient(simple)
-        safe = Draws.certain(simple, simple + np.linalg.solve(H_simply, (at_simple - g_simply).T).T)
-        degrees = len(without) - 1
-        if not self._keep_errors(Estimate(best, np.sqrt(full.over_blocks()), degrees), g, H):
-            return
-        shrunk = shrink(safe, full, 1.0, metric=lambda change: change @ np.linalg.cholesky(H))
-        self.trust_, self.theta_, self.coef_ = shrunk.share, shrunk.value, shrunk.value
-        assert self.coefficients_ is not None
-        self.coefficients_ = replace(
-            self.coefficients_, value=shrunk.value, standard_error=shrunk.error, replicates=shrunk.blocks
-        )
+        root = np.linalg.cholesky(hessian(mean, full.value))
+        one = shrink(safe, full, 1.0, metric=lambda change: change @ root)
+        self._report(one.value, one.share, Estimate(one.value, one.error, len(one.blocks) - 1, replicates=one.blocks))
 
     # ---- words
 
@@ -351,3 +318,9 @@ def _numbers(y: object) -> Array:
         return np.asarray(column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")))
     except (TypeError, ValueError) as problem:
         raise DataError(f"y must hold one finite number per row: {problem}") from problem
+
+
+def _moved(mean: MomentMean | SampleMean, theta: Array, gradients: Sequence[Array]) -> Draws:
+    """The maximum theta, and where one Newton step leads from it, from the gradients without each block."""
+    steps = np.reshape(gradients, (-1, len(theta))) - mean.gradient(theta)
+    return Draws.certain(theta, theta + np.linalg.solve(hessian(mean, theta), steps.T).T)

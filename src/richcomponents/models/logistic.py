@@ -189,7 +189,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
 
     def _polynomial(self, component: Component, cross: Array, mean: float) -> tuple[Array, float, bool]:
         options: dict[str, Any] = {"alpha": float(self.alpha), "fit_intercept": bool(self.fit_intercept)}
-        likelihood = LogisticLikelihood.of(component, cross, mean, degree=int(self.degree), **options)
+        likelihood = LogisticLikelihood(component, cross, mean, degree=int(self.degree), **options)
         found, bound = likelihood.fit()
         intercept, theta = likelihood.coefficients(found)
         return theta, float(intercept), bound

@@ -18,7 +18,6 @@ from richcomponents.models.base import AloneLearner
 from richcomponents.models.estimator import under_labels, used_rows
 from richcomponents.moments.data import Data
 from richcomponents.plots import loading_plot
-from richcomponents.text import in_line
 
 
 def subspace_distance(one: Array, two: Array) -> float:
@@ -127,7 +126,9 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         scores = (model.predict_component(X, self.component) - self.mean_) @ self.components_.T
         return under_labels(self, scores, None if isinstance(X, Iterator) else used_rows(model, X).samples)
 
-    def confidence_interval(self, what: str = "components", level: float = 0.95, *, progress: bool = False) -> Estimate:
+    def confidence_interval(  # type: ignore[override]
+        self, what: str = "components", level: float = 0.95, *, progress: bool = False
+    ) -> Estimate:
         """Block-jackknife intervals for "components" or "explained_variance", A refitted each time.
 
         Each replicate's directions are rotated to be nearest to the estimate (signs, order and close eigenvalues). They are
@@ -136,45 +137,41 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         """
         if what not in ("components", "explained_variance"):
             raise ValueError(f"what must be 'components' or 'explained_variance', got {what!r}")
+        of_directions = what == "components"
 
         def function(model: Any) -> Array:
             C = self._component_of(model).spread
-            if what == "explained_variance":
+            if not of_directions:
                 return np.asarray(np.sum(self.components_.T * (C @ self.components_.T), axis=0))
             vectors = top_directions(C, len(self.components_))[1]
             left, _, right = np.linalg.svd(self.components_ @ vectors.T)
             return np.asarray(left @ right @ vectors)
 
-        point = self.components_ if what == "components" else self.explained_variance_
-        found = self._need_rca().jackknife(function, progress=progress)
-        names = tuple(f"direction {i + 1}" for i in range(len(point)))
-        columns = self.component_.feature_names if what == "components" else ()
-        return replace(found, value=point, centre=found.value, level=level, names=names, columns=columns)
+        one = self._need_rca().jackknife(function, progress=progress)
+        point, columns = (self.components_, self._names(None)) if of_directions else (self.explained_variance_, ())
+        return replace(one, value=point, centre=one.value, level=level, names=self._directions(), columns=columns)
+
+    def _directions(self) -> tuple[str, ...]:
+        return tuple(f"direction {i + 1}" for i in range(len(self.components_)))
 
     def title(self) -> str:
         """What was learned, in a line."""
         shares = ", ".join(f"{share:.0%}" for share in self.explained_variance_ratio_[:10])
         return f"Principal directions of {self.component_.name} (share of its variance: {shares})"
 
+    def notes(self) -> tuple[str, ...]:
+        """What the directions were read from, if not from the component's own covariance."""
+        shares = ", ".join(f"{share:.0%} {name}" for name, share in self.shares_.items() if share >= 0.005)
+        says = (
+            f"read from covariances of {self.component_.name}: {shares} (as far as each stands above its uncertainty)"
+        )
+        return (says,) if self.trust_ < 1 else ()
+
     def estimate(self, names: Sequence[str] | None = None) -> Estimate:
         """The loadings (d, k), one column per direction; their errors need refits, see :meth:`confidence_interval`."""
-        columns = tuple(f"direction {i + 1}" for i in range(len(self.components_)))
         value = self.components_.T
-        return Estimate(value, np.full_like(value, np.nan), 1, self._names(names), columns)
+        return Estimate(value, np.full_like(value, np.nan), 1, self._names(names), self._directions())
 
     def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
         """Draw the loadings of the directions (matplotlib); returns the Axes."""
-        shares = [f"{i + 1}: {share:.0%}" for i, share in enumerate(self.explained_variance_ratio_)]
-        title = f"Principal directions of {self.component_.name}, share of its variance"
-        return loading_plot(self._names(names), self.components_, shares, title=title, ax=ax)
-
-    def _lines(self) -> list[str]:
-        lines = [f"Principal directions of {self.component_.name}"]
-        for i, (vector, share) in enumerate(zip(self.components_, self.explained_variance_ratio_, strict=True)):
-            top = np.argsort(-np.abs(vector))[:5]
-            parts = ", ".join(f"{vector[j]:+.2f} {in_line(self.component_.feature_names[j])}" for j in top)
-            lines.append(f"  {i + 1}: {share:.0%} of its variance ({self.explained_variance_[i]:.4g}): {parts}")
-        if self.trust_ < 1:
-            shares = ", ".join(f"{share:.0%} {name}" for name, share in self.shares_.items() if share >= 0.005)
-            lines.append(f"  read from covariances of S1: {shares} (as far as each stands above its uncertainty)")
-        return lines
+        return loading_plot(self._names(names), self.components_, self._directions(), title=self.title(), ax=ax)
