@@ -112,8 +112,8 @@ def test_without_evidence_directions_are_those_of_the_simple_methods():
     assert model.trust_ == 0
     naive, residualised = (simple(learner, data.X).components_ for simple in (baselines.naive, baselines.covariates))
     apart = subspace_distance(naive, residualised)
-    assert subspace_distance(model.components_, naive) < apart
-    assert subspace_distance(model.components_, residualised) < apart
+    assert apart > 0.5
+    assert subspace_distance(model.components_, residualised) < 1e-6
 
 
 def test_variances_along_directions_are_the_component_s(pca_data):

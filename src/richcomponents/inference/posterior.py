@@ -149,13 +149,12 @@ def score_of_parts(one: Evidence, pair: Any, X: Array) -> tuple[Array, Array]:
 
 
 def bend(scored: Callable[[Array], tuple[Array, Array]], X: Array, step: float = 1e-3) -> Array:
-    """Minus the Hessians (..., k, m, m) at X (k, m), by differences of the gradients that a score has."""
-    (k, m), chunk = X.shape, max(1, 100_000 // X.shape[1])
-    moves = step * np.concatenate([np.eye(m), -np.eye(m)])
-    places = (X[:, None] + moves).reshape(-1, m)
-    found = np.concatenate([scored(part)[1] for part in np.split(places, range(chunk, len(places), chunk))], axis=-2)
-    found = found.reshape(*found.shape[:-2], k, 2, m, m)
-    hessian = (found[..., 0, :, :] - found[..., 1, :, :]) / (2 * step)
+    """Minus the Hessians (..., k, m, m) at X (k, m), by differences of the gradients of a score. Moves come first, so that
+    each X may have a replicate of its own."""
+    m, pieces = X.shape[1], max(1, 2 * X.size * X.shape[1] // 100_000)
+    places = X + step * np.concatenate([np.eye(m), -np.eye(m)])[:, None]
+    found = np.concatenate([scored(part)[1] for part in np.array_split(places, pieces)], axis=-3)
+    hessian = np.moveaxis(found[..., :m, :, :] - found[..., m:, :, :], -3, -2) / (2 * step)
     return np.asarray(-(hessian + hessian.mT) / 2)
 
 
@@ -174,25 +173,9 @@ class Prior:
         self.log_weight = -(((level - LEVEL) / LEVEL_SD) ** 2) / 2
 
 
-def best(
-    evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None, gtol: float = 1e-6
-) -> Array:
-    """X (k, m) at the modes of k posteriors, all at once: the sum of their objectives is least where each is. start (m,) : by
-    default the centre of each prior; gtol : of the gradient, in standard deviations of the prior."""
-    centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
-
-    def at(s: Array) -> Array:
-        return np.asarray(centre + (root @ s[..., None])[..., 0])
-
-    def objective(flat: Array) -> tuple[float, Array]:
-        s = flat.reshape(centre.shape)
-        value, slope = score(evidences, pair, at(s))
-        pulled = (root.mT @ slope[..., None])[..., 0]
-        return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
-
-    s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
-    options = {"maxiter": 500, "ftol": 0.0, "gtol": gtol, "maxcor": 40}
-    return at(optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(s.shape))
+def best(evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None) -> Array:
+    """X (k, m) at the modes of k posteriors; start (m,) : by default the centre of each prior."""
+    return Modes.of(evidences, pair, priors, start).X
 
 
 def at_best(one: Any, pair: Any, prior: Prior, rounds: int = 3) -> tuple[Any, Array]:
@@ -216,21 +199,36 @@ class Modes:
     axes: Array
 
     @classmethod
-    def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior]) -> Modes:
-        """One for every prior, after Newton steps, so that it does not matter where the search stopped."""
+    def of(cls, evidences: Sequence[Evidence], pair: Any, priors: Sequence[Prior], start: Array | None = None) -> Modes:
+        """One for every prior, all at once: the sum of their objectives is least where each is. Newton steps follow the search,
+        so that it does not matter where it stopped."""
         centre, root = np.stack([one.centre for one in priors]), np.stack([one.root for one in priors])
-        X, step = best(evidences, pair, priors, gtol=1e-3), np.full(1, np.inf)
+
+        def at(s: Array) -> Array:
+            return np.asarray(centre + (root @ s[..., None])[..., 0])
+
+        def objective(flat: Array) -> tuple[float, Array]:
+            s = flat.reshape(centre.shape)
+            value, slope = score(evidences, pair, at(s))
+            pulled = (root.mT @ slope[..., None])[..., 0]
+            return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
+
+        s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
+        options = {"maxiter": 500, "ftol": 1e-11, "gtol": 1e-3}  # in standard deviations of the prior
+        found = optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options)
+        s, step = found.x.reshape(s.shape), np.full(1, np.inf)
         for _ in range(30):
-            if np.abs(step).max() < 1e-7:  # in standard deviations of the prior
+            X = at(s)
+            if np.abs(step).max() < 1e-7:
                 break
-            curved = bend(partial(score, evidences, pair), X)
-            values, axes = np.linalg.eigh(np.eye(X.shape[1]) + root.mT @ curved @ root)
-            values, s = np.maximum(values, 0.5), np.linalg.solve(root, (X - centre)[..., None])
-            pulled = axes.mT @ (root.mT @ score(evidences, pair, X)[1][..., None] - s)
-            step = axes @ (pulled / values[..., None])
+            values, axes = np.linalg.eigh(
+                np.eye(X.shape[1]) + root.mT @ bend(partial(score, evidences, pair), X) @ root
+            )
+            values = np.maximum(values, 0.5)
+            pulled = axes.mT @ (root.mT @ score(evidences, pair, X)[1][..., None] - s[..., None])
+            step = (axes @ (pulled / values[..., None]))[..., 0]
             s = s + step
-            X = centre + (root @ s)[..., 0]
-        height = score(evidences, pair, X)[0] - np.sum(s**2, (-1, -2)) / 2
+        height = score(evidences, pair, X)[0] - np.sum(s**2, -1) / 2
         return cls(X, height - np.log(values).sum(-1) / 2, root, values, axes)
 
     def without_blocks(self, evidences: Sequence[Evidence], pair: Any, left_out: Any) -> Array:

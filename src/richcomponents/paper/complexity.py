@@ -36,6 +36,9 @@ class SampleComplexity:
     of_mixing : error of the transformations, per unit of error (Frobenius) of the cumulants they come from.
     of_cumulants : the same for cumulants of order t; inf beyond floating point.
     log10_samples : decimal logarithm of the number of samples for this accuracy, inf for accuracy 0.
+
+    >>> two_view_complexity(np.eye(9)[:, :1], np.eye(9)[:, :1], np.eye(1), radius=10.0).chain
+    2
     """
 
     sigma: float
@@ -86,9 +89,8 @@ def two_view_complexity(
     U, V : samples, (n, d_u) and (n, d_v); A : (d_v, d_u). of_cumulants counts eps_t = eps.
 
     >>> S2 = np.random.default_rng(0).exponential(size=(1000, 1))
-    >>> needed = two_view_complexity(S2, S2, np.eye(1), radius=10.0)
-    >>> needed.samples > 1e20, needed.sigma_A, needed.L, needed.chain
-    (True, 1.0, 2, 2)
+    >>> two_view_complexity(S2, S2, np.eye(1), radius=10.0).samples > 1e20
+    True
     """
     _check(order, radius, accuracy)
     (sigma, _), (sigma_A, norm) = _scales([unfold(cross_cumulant(V, U, U, U, unbiased=unbiased))]), _scales([A])

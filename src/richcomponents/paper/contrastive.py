@@ -50,8 +50,6 @@ def mixing_matrix(U: Array, V: Array, *, order: int = 4, rank: int | None = None
 
     or, with order=3, by k3(V, U, .). rank : of the shared part, if it is known to be low (Appendix D).
 
-    Examples
-    --------
     >>> S1, S2 = np.array([[0.0], [1.0]]), np.array([[0.0], [0.0], [3.0]])
     >>> U, S2 = (S1[:, None] + S2).reshape(-1, 1), np.tile(S2, (2, 1))
     >>> mixing_matrix(U, 2 * S2, unbiased=False).round(6).tolist()
@@ -87,8 +85,6 @@ def cross_terms(u: Array, v: Array, A: Array, inverse: Array) -> dict[str, Terms
 def component_cumulants(U: Array, V: Array, A: Array, order: int, *, unbiased: bool = True) -> dict[str, Array]:
     """{"S1", "S2", "S3"}: k_t, t = order, by equations (3) to (5), from samples of U (n, d_u) and V (n, d_v); symmetrised.
 
-    Examples
-    --------
     >>> U, V = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([[0.0], [0.0], [3.0], [3.0]])
     >>> {name: k.round(6).item() for name, k in component_cumulants(U, V, np.eye(1), 2, unbiased=False).items()}
     {'S1': 0.25, 'S2': 2.25, 'S3': 0.0}
@@ -105,8 +101,6 @@ def polarised_cumulants(U: Array, V: Array, A: Array, order: int, *, unbiased: b
     k_t(S2) = [k_t(U + A^+ V) - k_t(U) - k_t(A^+ V)] / (2^t - 2),    k_t(S1) = k_t(U) - k_t(S2),
     k_t(S3) = k_t(V) - [k_t(A U + V) - k_t(A U) - k_t(V)] / (2^t - 2).
 
-    Examples
-    --------
     >>> U, V = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([[0.0], [0.0], [3.0], [3.0]])
     >>> polarised_cumulants(U, V, np.eye(1), 2, unbiased=False)["S1"].round(6).item()
     0.25
@@ -124,8 +118,6 @@ def polarised_cumulants(U: Array, V: Array, A: Array, order: int, *, unbiased: b
 class Extraction:
     """S1 as :func:`extract` gives it: U (n, d), centred; R (n, d), centred, U - A^-1 V; mean (d,), of S1.
 
-    Examples
-    --------
     >>> s1 = true_samples(np.array([[0.0], [0.0], [1.0], [3.0]]))
     >>> s1.second.item(), s1.cumulant(3).round(6).item()
     (2.0, 4.0)
@@ -173,6 +165,10 @@ def extract(
 
 
 def true_samples(S: Array) -> Extraction:
-    """Samples of S1 itself, (n, d), in the place of what is extracted: the paper's gold standard."""
+    """Samples of S1 itself, (n, d), in the place of what is extracted: the paper's gold standard.
+
+    >>> true_samples(np.array([[1.0], [3.0]])).mean.tolist()
+    [2.0]
+    """
     centred = S - S.mean(axis=0)
     return Extraction(centred, centred, S.mean(axis=0))

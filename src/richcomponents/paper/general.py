@@ -33,7 +33,12 @@ _ZERO = 1e-8  # cumulants of white columns are of order one unless they vanish: 
 class Linear:
     """What FindLinear returns: transforms; the system of the members that are there, and the views they are written in; the
     absent members (every cumulant of order r vanishes), and, of samples, those of which noise hides some directions:
-    sigma_min(M) is too small to be inverted."""
+    sigma_min(M) is too small to be inverted.
+
+    >>> S = np.array([[0.0], [0.0], [1.0]])
+    >>> find_linear({"a": S, "b": S}, [("a", "b")], unbiased=False).absent
+    ()
+    """
 
     transforms: Transforms
     system: SetSystem
