@@ -36,7 +36,7 @@ from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.sets.evidence import SetEvidence, Structure, sequential
-from richcomponents.sets.model import JointModel, Parameters, levenberg_marquardt, order_scale, solve_tensors
+from richcomponents.sets.model import JointModel, Minimum, Parameters, levenberg_marquardt, order_scale, solve_tensors
 from richcomponents.storage import storable
 from richcomponents.text import p_text, p_value
 
@@ -173,16 +173,6 @@ Entries = tuple[Mapping[int, IntArray], Truth]
 """{order: packed entries}, and which of all these see the component in hand (tested); others see decided ones only."""
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """A model, its parameters, the minimum of f and the number of free parameters."""
-
-    model: JointModel
-    x: Array
-    value: float
-    free: int
-
-
 class _Search:
     """Memory of the tests: what was decided so far is subtracted from what comes next.
 
@@ -262,7 +252,7 @@ class _Search:
         inside = [supports & ~self.current.bits(s) == 0 for s in sets]
         return np.any(inside, axis=0) if inside else np.zeros(len(supports), dtype=bool)
 
-    def _fit(self, entries: Entries, ranks: Mapping[Subset, int]) -> _Fit:
+    def _fit(self, entries: Entries, ranks: Mapping[Subset, int]) -> Minimum:
         """Components of these ranks, fitted to the entries."""
         evidence, ranks = self.evidence, {q: ranks[q] for q in self.current.order if ranks.get(q)}
         scale = order_scale(evidence, entries[0])
@@ -274,14 +264,13 @@ class _Search:
             )
         data = model.data({t: evidence.cumulants.packed(t) for t in evidence.orders})
         if not ranks:
-            return _Fit(model, np.zeros(0), float(data @ data), 0)
+            return Minimum(model, np.zeros(0), float(data @ data))
         transforms = sequential(evidence, Structure(self.current, self.gauge, ranks))
         loadings = {s: 0.5 * np.vstack([transforms[view, s] for view in s]) for s in ranks}
         x = solve_tensors(model, model.join(Parameters(loadings, {})), data)
-        found = levenberg_marquardt(model, x, data, iterations=100)
-        return _Fit(model, found.x, found.value, model.size - sum(r**2 for r in ranks.values()))
+        return levenberg_marquardt(model, x, data)
 
-    def _noise(self, fit: _Fit) -> float:
+    def _noise(self, fit: Minimum) -> float:
         """Variance of what a fit leaves, per degree of freedom, from what differs between blocks: the unit of its value.
 
         The noise of cumulants is mostly that of the components' own, which tensors of a fit take up; what is left is several
@@ -296,7 +285,7 @@ class _Search:
         left = blocks - (blocks @ used) @ used.T
         return float(np.sum(share**2 @ left**2)) * len(share) / (len(share) - 1) / (len(used) - fit.free)
 
-    def _unexplained(self, entries: Entries, fit: _Fit) -> dict[int, Array]:
+    def _unexplained(self, entries: Entries, fit: Minimum) -> dict[int, Array]:
         """{order: (B, entries)}: what a fit leaves of the tested entries, by block; of mean zero if it is all there is.
 
         With e the block values less the fit and J its derivatives, on fitted (F) and tested (T) entries, v'e has mean zero for

@@ -150,12 +150,9 @@ def multiplicity(p: int, order: int) -> Array:
     [1.0, 3.0, 3.0, 1.0]
     """
     indices = packed_indices(p, order)
-    # A run of equal indices of length m divides the t! orders of the slots by m!: one factor per step of the run.
-    run, repeats = np.ones(len(indices)), np.ones(len(indices))
-    for slot in range(1, order):
-        run = np.where(indices[:, slot] == indices[:, slot - 1], run + 1, 1.0)
-        repeats *= run
-    return np.asarray(factorial(order) / repeats)
+    # a run of equal indices of length m divides the t! orders of the slots by m!: one factor per step of the run
+    steps = [np.sum(indices[:, : slot + 1] == indices[:, slot, None], axis=1) for slot in range(order)]
+    return np.asarray(factorial(order) / np.prod(steps, axis=0))
 
 
 def home(columns: Mapping[str, IntArray], views: Sequence[str]) -> IntArray:

@@ -30,7 +30,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
 from itertools import combinations
 from math import factorial
-from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -42,7 +41,6 @@ from richcomponents.algebra import (
     multilinear,
     pack,
     packed_indices,
-    packed_rank,
     packed_size,
     unpack,
 )
@@ -69,13 +67,6 @@ class Parameters:
 
     loadings: Mapping[Subset, Array]
     tensors: Mapping[tuple[Subset, int], Array]
-
-
-class Minimum(NamedTuple):
-    """Parameters as a vector, and the value of f there."""
-
-    x: Array
-    value: float
 
 
 @dataclass(frozen=True)
@@ -140,26 +131,16 @@ class JointModel:
         tensors = [np.arange(part.start, part.stop) for (_, t), part in self.slices.items() if t > 1]
         return np.concatenate([np.zeros(0, dtype=np.int64), *tensors])
 
-    def sizes(self, x: Array) -> Array:
-        """Root mean squares of each component's loadings, at these; zero at tensors."""
-        out = np.zeros(self.size)
-        for (_, t), part in self.slices.items():
-            out[part] = np.sqrt(np.mean(x[part] ** 2)) * (t == 1)
-        return out
-
     def join(self, parameters: Parameters) -> Array:
         x = np.zeros(self.size)  # tensors that are not given are zero
         for (q, t), part in self.slices.items():
             x[part] = self.free(q, parameters.loadings[q]).ravel() if t == 1 else parameters.tensors.get((q, t), 0.0)
         return x
 
-    def split(self, x: Array) -> Parameters:
-        own = self.free_parameters(x)
-        return Parameters({q: self.tied(q, C) for q, C in own.loadings.items()}, own.tensors)
-
-    def free_parameters(self, x: Array) -> Parameters:
-        """With the free loadings only."""
-        loadings = {q: x[self.slices[q, 1]].reshape(-1, r) for q, r in self.ranks.items()}
+    def split(self, x: Array, *, tied: bool = True) -> Parameters:
+        """tied=False : with the free loadings only."""
+        free = {q: x[self.slices[q, 1]].reshape(-1, r) for q, r in self.ranks.items()}
+        loadings = {q: self.tied(q, C) for q, C in free.items()} if tied else free
         return Parameters(loadings, {key: x[part] for key, part in self.slices.items() if key[1] > 1})
 
     # ---- values and derivatives
@@ -184,18 +165,15 @@ class JointModel:
 
     def _evaluate(self, x: Array, slope: Array | None) -> Array:
         """The values; derivatives are added to the zeros of `slope`."""
-        parameters, values, start = self.free_parameters(x), [], 0
-        for t in self.orders:
-            index = packed_indices(len(self.white), t)[self.entries[t]]
-            value = np.zeros(len(index))
-            part = None if slope is None else slope[start : start + len(index)]
+        parameters, values, start = self.split(x, tied=False), np.zeros(len(self.scales)), 0
+        for t, chosen in self.entries.items():
+            here, start = slice(start, start + len(chosen)), start + len(chosen)
+            index = packed_indices(len(self.white), t)[chosen]
             for q in self.ranks if len(index) else ():
-                self._add(q, t, index, parameters, value, part)
-            if part is not None:
-                part *= self.scale[t][:, None]
-            values.append(value * self.scale[t])
-            start += len(index)
-        return np.concatenate(values)
+                self._add(q, t, index, parameters, values[here], None if slope is None else slope[here])
+        if slope is not None:
+            slope *= self.scales[:, None]
+        return values * self.scales
 
     def _add(self, q: Subset, t: int, index: IntArray, at: Parameters, value: Array, slope: Array | None) -> None:
         """Add K(B', ..., B') of one component to the entries, and its derivatives."""
@@ -216,6 +194,20 @@ class JointModel:
         slope[:, self.slices[q, 1]] += total.reshape(len(index), -1)
 
 
+@dataclass(frozen=True)
+class Minimum:
+    """A model, its parameters as a vector, and the value of f there."""
+
+    model: JointModel
+    x: Array
+    value: float
+
+    @property
+    def free(self) -> int:
+        """Parameters less those that a change of factors leaves open."""
+        return self.model.size - sum(r**2 for r in self.model.ranks.values())
+
+
 def _products(rows: list[Array]) -> Array:
     """Row-wise outer products, flattened: (entries, r^m)."""
     out = rows[0]
@@ -227,10 +219,8 @@ def _products(rows: list[Array]) -> Array:
 @lru_cache(maxsize=32)
 def _merge(r: int, t: int) -> Array:
     """(r^t, packed), zeros and ones: dense = merge @ packed."""
-    grid = np.stack(np.meshgrid(*[np.arange(r)] * t, indexing="ij"), axis=-1).reshape(-1, t)
-    out = np.zeros((len(grid), packed_size(r, t)))
-    out[np.arange(len(grid)), packed_rank(np.sort(grid, axis=1), r)] = 1.0
-    return out
+    size = packed_size(r, t)
+    return np.eye(size)[unpack(np.arange(size), r, t).ravel()]
 
 
 def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
@@ -257,11 +247,6 @@ def order_scale(evidence: SetEvidence, entries: Mapping[int, IntArray]) -> dict[
     return {t: np.sqrt(weight[t] * multiplicity(evidence.p, t)[chosen]) for t, chosen in entries.items()}
 
 
-def in_coordinates(packed: Array, matrix: Array, order: int) -> Array:
-    """Packed cumulants of matrix' z from those of z."""
-    return pack(multilinear(unpack(packed, len(matrix), order), *[matrix] * order))
-
-
 def white_model(evidence: SetEvidence, wanted: Structure) -> JointModel:
     """The joint model in jointly white coordinates, with all entries."""
     entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
@@ -275,15 +260,20 @@ def ties_of(columns: Mapping[str, IntArray], wanted: Structure) -> dict[Subset, 
     out, known = {}, wanted.known
     for q in {q for _, q in known}:
         free = [view for view in q if (view, q) not in known]
-        own = {view: np.eye(len(columns[view])) for view in free}
-        every = by_view(linalg.block_diag(*own.values()), tuple(free), columns)  # rows of each free view
-        out[q] = np.vstack([known[view, q] @ every[wanted.gauge[q]] if view not in own else every[view] for view in q])
+        own = by_view(np.eye(sum(len(columns[view]) for view in free)), tuple(free), columns)
+        out[q] = np.vstack([own[view] if view in own else known[view, q] @ own[wanted.gauge[q]] for view in q])
     return out
+
+
+def _white_cumulants(evidence: SetEvidence, model: JointModel) -> dict[int, Array]:
+    """{order: (p,) * order}, in the coordinates of a model."""
+    dense = {t: unpack(evidence.cumulants.packed(t), evidence.p, t) for t in model.orders}
+    return {t: multilinear(cumulant, *[model.white] * t) for t, cumulant in dense.items()}
 
 
 def white_data(evidence: SetEvidence, model: JointModel) -> Array:
     """The weighted data (rows,) for :func:`white_model`."""
-    return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
+    return model.data({t: pack(dense) for t, dense in _white_cumulants(evidence, model).items()})
 
 
 def levenberg_marquardt(
@@ -322,7 +312,7 @@ def levenberg_marquardt(
         gain, x, best, damping = best - attained, trial, attained, max(damping / 5, 1e-10)
         if gain < tol:
             break
-    return Minimum(x, best)
+    return Minimum(model, x, best)
 
 
 def relative_errors(
@@ -413,31 +403,17 @@ class DenseObjective:
         self.model, self.data, self.subsets = model, data, tuple(model.ranks)
         self.weights = {t: float(model.scale[t][0] ** 2) for t in data}  # of entry 0, ..., 0, which occurs once
         self.norms = {t: float(np.sum(tensor**2)) for t, tensor in data.items()}
-        p = len(model.white)
-        first, second = np.triu_indices(p)
-        self.pairs = np.zeros((p, p), dtype=np.int64)
-        self.pairs[first, second] = self.pairs[second, first] = np.arange(len(first))
-        self.halves = {t: tensor[first, second] for t, tensor in data.items() if t > 2}
         self.unit, self.at = np.ones(model.size), np.zeros(0)
         for (q, t), part in model.slices.items():
             if t > 2:
                 self.unit[part] /= np.sqrt(self.weights[t] * multiplicity(model.ranks[q], t))
 
     def seen(self, B: Mapping[Subset, Array], t: int) -> dict[Subset, Array]:
-        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product, of half of the data:
-        the first two slots may be exchanged."""
-        if t == 2:
-            return {q: self.data[2] @ B[q] for q in self.subsets}
-        half, p = self.halves[t], len(self.pairs)
-        once = half.reshape(-1, p) @ np.hstack([B[q] for q in self.subsets])
-        ends, out = np.cumsum([B[q].shape[1] for q in self.subsets])[:-1], {}
-        for q, part in zip(self.subsets, np.split(once, ends, axis=1), strict=True):
-            part = part.reshape(len(half), *[p] * (t - 3), -1)
-            for slot in range(t - 3, 0, -1):
-                part = np.moveaxis(np.tensordot(part, B[q], axes=(slot, 0)), -1, slot)
-            both = part.reshape(len(half), -1)[self.pairs]  # (p, p, r^(t-2)): a symmetric tensor, slots in any order
-            out[q] = np.tensordot(both, B[q], axes=(1, 0)).reshape(p, -1)
-        return out
+        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product."""
+        once = np.tensordot(self.data[t], np.hstack([B[q] for q in self.subsets]), 1)
+        parts = np.split(once, np.cumsum([B[q].shape[1] for q in self.subsets])[:-1], axis=-1)
+        each = zip(self.subsets, parts, strict=True)
+        return {q: multilinear(part, None, *[B[q]] * (t - 2), None).reshape(len(part), -1) for q, part in each}
 
     def explained(self, B: Mapping[Subset, Array], tensors: Mapping[Subset, Array], q: Subset, t: int) -> Array:
         """model(., B_Q, ..., B_Q), (p, r^(t-1))."""
@@ -448,7 +424,7 @@ class DenseObjective:
         return total
 
     def __call__(self, y: Array) -> tuple[float, Array]:
-        model, at = self.model, self.model.free_parameters(self.unit * y)
+        model, at = self.model, self.model.split(self.unit * y, tied=False)
         B = {q: model.white_home[q] @ at.loadings[q] for q in self.subsets}
         loadings = np.concatenate([at.loadings[q].ravel() for q in self.subsets])
         if not np.array_equal(loadings, self.at):
@@ -490,8 +466,7 @@ class DenseObjective:
 
 def fit_large(evidence: SetEvidence, model: JointModel, start: Parameters) -> Parameters:
     """The minimum of f near the loadings of a start, by L-BFGS."""
-    dense = {t: unpack(evidence.cumulants.packed(t), evidence.p, t) for t in model.orders}
-    objective = DenseObjective(model, {t: multilinear(data, *[model.white] * t) for t, data in dense.items()})
+    objective = DenseObjective(model, _white_cumulants(evidence, model))
     best = objective.with_best_tensors(model.join(start) / objective.unit)
     found = minimise(objective, best, maxiter=150, maxcor=20, ftol=1e-6, maxfun=1500)
     return model.split(objective.unit * found)
@@ -583,24 +558,25 @@ def fit_joint(
     fits: list[tuple[bool, float, Minimum]] = []
     for trial in range(6):  # all blocks, then halves: there are several minima; until the lowest was reached twice
         blocks = rng.permutation(len(evidence.share))[: len(evidence.share) // 2] if trial else None
-        reached = near(model.join(start(blocks)))
+        at = near(model.join(start(blocks)))
         # noise of order four can outweigh covariances that are far above theirs: a minimum that leaves those is no candidate
-        fails = misfit(evidence, model.split(reached.x).loadings)[1].finding == Verdict.CONTRADICTED
-        fits = sorted([*fits, (fails, reached.value, reached)], key=lambda one: one[:2])
+        fails = misfit(evidence, model.split(at.x).loadings)[1].finding == Verdict.CONTRADICTED
+        fits = sorted([*fits, (fails, at.value, at)], key=lambda one: one[:2])
         if len(fits) > 1 and not fits[1][0] and fits[1][1] - fits[0][1] < 1.0:  # one unit of noise: the same minimum
             break
     lowest, fourth = fits[0][2], evidence.order <= 4
     for size in (
         () if fourth else _HOPS
     ):  # with so many sets there are many minima, and halves give no other good starts
-        moved = lowest.x + size * rng.normal(size=model.size) * model.sizes(lowest.x)
+        moved, normal = lowest.x.copy(), rng.normal(size=model.size)
+        for part in (model.slices[q, 1] for q in model.ranks):
+            moved[part] += size * normal[part] * np.sqrt(np.mean(moved[part] ** 2))
         lowest = min(lowest, near(moved), key=lambda fit: fit.value)
     best = levenberg_marquardt(model, lowest.x, data, iterations=200)
-    if fourth and len(data) <= min(_ROWS // 8, evidence.n // 4):  # else their covariance is mostly noise
-        rows = sample(lambda n: max(1, n // _ROWS))
-        if rows is not None:
-            best = polished(model, best, data, evidence, *rows)
-    return model.split(best.x), *relative_errors(model, best.x, wanted.gauge)
+    enough = fourth and len(data) <= min(_ROWS // 8, evidence.n // 4)  # else their covariance is mostly noise
+    rows = sample(lambda n: max(1, n // _ROWS)) if enough else None
+    reached = model.split(best.x) if rows is None else polished(best, data, evidence, *rows)
+    return reached, *relative_errors(model, model.join(reached), wanted.gauge)
 
 
 def _is_large(model: JointModel) -> bool:
@@ -617,14 +593,13 @@ def refit(evidence: SetEvidence, wanted: Structure, start: Parameters) -> Parame
     return model.split(levenberg_marquardt(model, model.join(start), data, iterations=100).x)
 
 
-def polished(
-    model: JointModel, fit: Minimum, data: Array, evidence: SetEvidence, rows: Array, counts: Array
-) -> Minimum:
+def polished(fit: Minimum, data: Array, evidence: SetEvidence, rows: Array, counts: Array) -> Parameters:
     """Transformations from a fit weighted by the full covariance of the cumulants, everything else refitted without.
 
     Full weights come from the same rows as the cumulants: large cumulants have large weights' inverses, which biases
     tensors and covariances downwards, but not the transformations, which are ratios.
     """
+    model = fit.model
     covariance = influence_covariance(rows @ model.white, counts, model.orders)
     covariance *= 1 - _SHRINK + _SHRINK * np.eye(len(covariance))
     # data and model come weighted by `scales`: undo that, then whiten by the covariance
@@ -634,4 +609,4 @@ def polished(
     sure = model.split(better.x)
     fixed = replace(model, ties=sure.loadings)  # C -> C M: transformations stay
     refitted = levenberg_marquardt(fixed, fixed.join(sure), data)
-    return Minimum(model.join(fixed.split(refitted.x)), refitted.value)
+    return fixed.split(refitted.x)
