@@ -42,10 +42,7 @@ from richcomponents.text import p_text, p_value
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
 _FURTHER = 0.05  # level of tests for more directions of a component that is there, or for one that may have been missed
-_ASKED = (
-    0.5,
-    2.5,
-)  # of BIC's penalty, what further directions of a set must gain, and what a set must inside larger ones
+_ASKED = 0.5, 2.5  # of BIC's penalty: what directions of a set must gain, and what those of a set inside larger ones
 
 
 @storable
@@ -156,13 +153,9 @@ def most_directions(
     more, some of it cancels in the sum, which says nothing then.)
     """
     above = sum(rank for r, rank in (ranks or {}).items() if set(q) < set(r))
-    bounds = {pair: rank - above for pair, rank in (pairs or {}).items() if pair <= set(q)}
-    left = {pair: bound if bound >= 0 else float("inf") for pair, bound in bounds.items()}
-
-    shown = {
-        view: min([width[view], max((most for pair, most in left.items() if view in pair), default=np.inf)])
-        for view in q
-    }
+    inside = {pair: rank for pair, rank in (pairs or {}).items() if pair <= set(q)}
+    left = {pair: rank - above if rank >= above else np.inf for pair, rank in inside.items()}
+    shown = {v: min(width[v], max((most for pair, most in left.items() if v in pair), default=np.inf)) for v in q}
     for r in range(max(width[view] for view in q), 1, -1):
         if system.distinguishes([view for view in q if shown[view] >= r], q):
             return r
@@ -191,8 +184,17 @@ class _Search:
         sets, orders, blocks = max(sum(len(q) > 1 for q in system), 1), len(evidence.orders), len(evidence.share)
         self.level = alpha / sets
         self.signs = _signs(blocks, orders / self.level, random_state)
-        if orders / (1 + len(self.signs)) > self.level:
-            raise DataError(_too_few(blocks, orders, len(self.signs), alpha, sets))
+        least = orders / (1 + len(self.signs))
+        if least > self.level:
+            remedies = ["a larger alpha", "fewer sets to test (sets=)"]
+            if orders / self.level <= _MOST_FLIPS:
+                needed = int(np.ceil(1 + np.log2(orders / self.level)))
+                remedies.insert(0, f"more blocks (n_blocks=; groups= must give as many groups): at least {needed}")
+            raise DataError(
+                f"the test of discover=True cannot keep any component, however strong: with {blocks} blocks and cumulants of "
+                f"{orders} orders its smallest p value is {least:.2g}, and alpha = {alpha:g} over {sets} sets asks for "
+                f"{self.level:.2g}. Use {', or '.join(remedies)}"
+            )
         self.evidence, self.current, self.pairs, self.higher = evidence, system, pairs, higher
         self.width = {view: len(columns) for view, columns in evidence.columns.items()}
         self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
@@ -205,35 +207,30 @@ class _Search:
         self._reach(q)
         most = most_directions(self.current, q, self.width, self.ranks, self.pairs)
         entries = self._entries_about(q)
-        by_order: dict[int, float] = {}
         fewer = most < most_directions(self.current, q, self.width)  # than columns, second moments say
-        beside = any(set(q) < set(s) for s in self.ranks)
-        asked = self.penalty * _ASKED[beside]
-        r, by_rank, gains = least, {}, {}
+        within = any(set(q) < set(s) for s in self.ranks)
+        r, first, by_rank, by_order = least, float("nan"), dict[int, float](), dict[int, float]()
         here = self._fit(entries, {**self.ranks, q: r})
         while r < most:
             more = self._fit(entries, {**self.ranks, q: r + 1})
             p_values = {t: sign_flip(values, self.signs) for t, values in self._unexplained(entries, here).items()}
             by_rank[r] = min([1.0, *(len(p_values) * p for p in p_values.values())])
-            gains[r] = (here.value - more.value) / (self._noise(more) * asked * (more.free - here.free))
-            by_order = by_order or p_values
-            worth = gains[r] >= 1 or not (r or beside)
+            asked = self._noise(more) * self.penalty * _ASKED[within] * (more.free - here.free)
+            gain, by_order = (here.value - more.value) / asked, by_order or p_values
+            first = first if r else gain
+            worth = gain >= 1 or not (r or within)
             if by_rank[r] > (max(self.level, _FURTHER) if r else self.level) or not worth:
                 break
             r, here = r + 1, more
             if given is not None or not fewer:
                 r = most if given is None else min(given, max(self.width[view] for view in q))
                 break
-        self._settle(q, r)
-        p, gain = (values.get(0, float("nan")) for values in (by_rank, gains))
-        return SetTest(r > 0, p, by_order, self.level, r, by_rank, gain)
-
-    def _settle(self, q: Subset, r: int) -> None:
         self.ranks.pop(q, None)
         if r:
             self.ranks[q] = r
-        elif q in self.current:
+        else:
             self.current = self.current.without(q)
+        return SetTest(r > 0, by_rank.get(0, float("nan")), by_order, self.level, r, by_rank, first)
 
     def _entries_about(self, q: Subset) -> Entries:
         """Tested entries see S_Q and decided components only, the others only the latter."""
@@ -315,11 +312,15 @@ class _Search:
         of Cov(U_a, U_b) goes to {a, b, c}, and then in what is taken for pairs of a and c, b and c. Where a direction more
         in one set, or a set more, explains as much as what others have of it, with fewer parameters, these lose it. likely :
         sets that a test at a lower level keeps; larger ones of them may take the place of one set inside."""
+
+        def instead(to: Subset, rank: int, gone: Sequence[Subset]) -> dict[Subset, int]:
+            return {q: r for q, r in self.ranks.items() if q not in gone} | {to: rank}
+
         larger = [q for q in self.tested if len(q) > 2]
         for to in [q for q in larger if q in likely and q not in self.ranks]:
             most = most_directions(self._with(to), to, self.width, {}, self.pairs)
             inside = [q for sets in self._subsets(to)[:1] for q in sets]
-            self._taken(to, [self._instead(to, most, [q]) for q in inside])
+            self._taken(to, [instead(to, most, [q]) for q in inside])
         for to in larger:
             while self._moved(to, self._subsets(to)):
                 pass
@@ -333,11 +334,7 @@ class _Search:
             alike = [q for q in self.ranks if len(q) == len(to) and set(q) & set(to)]
             most = most_directions(self._with(to), to, self.width, self.ranks, self.pairs)
             gone = [out for number in (1, 2) for out in combinations(alike, number)]
-            self._taken(to, [self._instead(to, most, out) for out in gone], asked=1.0)
-
-    def _instead(self, to: Subset, rank: int, gone: Sequence[Subset]) -> dict[Subset, int]:
-        """The ranks with one set of this rank in the place of others."""
-        return {q: r for q, r in self.ranks.items() if q not in gone} | {to: rank}
+            self._taken(to, [instead(to, most, out) for out in gone], asked=1.0)
 
     def _subsets(self, larger: Subset) -> list[list[Subset]]:
         """Subsets that may owe a direction to a larger set: all that are there, or all but one, if they are in the covariances
@@ -350,12 +347,12 @@ class _Search:
     def _moved(self, to: Subset, choices: list[list[Subset]]) -> bool:
         """Whether `to` has a direction more now, and one of the choices of sets one less each; if it had none, two of them are
         gone: a set is not kept for what it saves."""
-        if self.ranks.get(to, 0) >= most_directions(self._with(to), to, self.width):
+        rank = self.ranks.get(to, 0) + 1
+        if rank > most_directions(self._with(to), to, self.width):
             return False
-        if to not in self.ranks:
+        if rank == 1:
             choices = [sets for sets in choices if sum(self.ranks[q] == 1 for q in sets) > 1]
-        more = {to: self.ranks.get(to, 0) + 1}
-        return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
+        return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | {to: rank} for sets in choices])
 
     def _with(self, q: Subset) -> SetSystem:
         return self.current if q in self.current else SetSystem(self.current.views, (*self.current.members, q))
@@ -366,23 +363,17 @@ class _Search:
         system = self._with(to)
         if not choices or max(len(system.distinguishing(q)) for q in [*self.ranks, to]) >= self.evidence.order:
             return False
-        several = {t: bits & (bits - 1) != 0 for t, bits in self.evidence.support.items() if t > 1}
-        at = {
-            t: np.flatnonzero(self._inside(self.evidence.support[t], self.tested) & seen) for t, seen in several.items()
-        }
+        seen = {t: bits for t, bits in self.evidence.support.items() if t > 1}
+        at = {t: np.flatnonzero(self._inside(bits, self.tested) & (bits & (bits - 1) != 0)) for t, bits in seen.items()}
         entries = at, np.zeros(sum(map(len, at.values())), dtype=bool)
-        now, kept = self._fit(entries, self.ranks), self.current
-        noise = self._noise(now)
-        self.current = system
-        fits = [now, *(self._fit(entries, ranks) for ranks in choices)]
+        fits, self.current = [self._fit(entries, self.ranks)], system
+        fits += [self._fit(entries, ranks) for ranks in choices]
+        noise = self._noise(fits[0])
         best = int(np.argmin([fit.value / noise + asked * self.penalty * fit.free for fit in fits]))
-        if not best:
-            self.current = kept
-            return False
-        ranks = choices[best - 1]
-        for q in {*self.ranks, *ranks}:
-            self._settle(q, ranks.get(q, 0))
-        return True
+        if best:
+            self.ranks = {q: r for q, r in choices[best - 1].items() if r}
+        self.current = SetSystem(system.views, tuple(q for q in system if len(q) == 1 or q in self.ranks))
+        return best > 0
 
     def _reach(self, q: Subset) -> None:
         """Evidence of the order that it takes to see S_Q, and to subtract those of larger sets that are there."""
@@ -412,19 +403,6 @@ def _signs(blocks: int, resolution: float, random_state: int | None) -> Array:
         return np.asarray(1.0 - 2.0 * (numbers[:, None] >> np.arange(blocks) & 1))
     rng = np.random.default_rng(random_state)
     return np.asarray(rng.integers(0, 2, (wanted, blocks)) * 2.0 - 1.0)
-
-
-def _too_few(blocks: int, orders: int, flips: int, alpha: float, sets: int) -> str:
-    """Why nothing could be kept, and what to do about it."""
-    remedies = ["a larger alpha", "fewer sets to test (sets=)"]
-    if orders * sets / alpha <= _MOST_FLIPS:
-        needed = int(np.ceil(1 + np.log2(orders * sets / alpha)))
-        remedies.insert(0, f"more blocks (n_blocks=; groups= must give as many groups): at least {needed}")
-    return (
-        f"the test of discover=True cannot keep any component, however strong: with {blocks} blocks and cumulants of {orders} "
-        f"orders its smallest p value is {orders / (1 + flips):.2g}, and alpha = {alpha:g} over {sets} sets asks for "
-        f"{alpha / sets:.2g}. Use {', or '.join(remedies)}"
-    )
 
 
 def sign_flip(values: Array, signs: Array) -> float:

@@ -162,14 +162,14 @@ def home(columns: Mapping[str, IntArray], views: Sequence[str]) -> IntArray:
 
 @dataclass(frozen=True)
 class SetEvidence:
-    """Cumulants of the columns z of a state, orders 2 to `order`.
-
-    columns : {view: its columns in z}; state : by block, views white.
-    """
+    """Cumulants of the columns z of a state. columns : {view: its columns in z}; state : by block, views white."""
 
     columns: Mapping[str, IntArray]
     state: Moments
-    order: int = 4
+
+    @property
+    def order(self) -> int:
+        return self.state.layout.order
 
     @property
     def n(self) -> int:

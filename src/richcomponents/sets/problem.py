@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, symmetric
-from richcomponents.components.component import CumulantSource, Terms
+from richcomponents.components.component import CumulantSource, Term
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import Factored, SearchSpace, Spread, centred_rows, triangular
 from richcomponents.cumulants import Cumulants
@@ -140,7 +140,7 @@ class SetProblem:
             def evidence(highest: int = min(order, USUAL)) -> SetEvidence:
                 """Cumulants of the directions that each view shares with the others."""
                 state = space.data.moments(highest, AffineMap(self.map.centre, into))
-                return SetEvidence(columns_of(shared), state, highest)
+                return SetEvidence(columns_of(shared), state)
 
             with one_blas_thread():
                 if discover:
@@ -186,7 +186,7 @@ class SetProblem:
         data, space = self.space.data, self.space
         # orders five and six of the joint fit cost precision where sets can be told apart without
         fitted = self.order if not self.efficient or self.system.L >= USUAL else min(self.order, USUAL)
-        evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map), fitted)
+        evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map))
         high = data.moments(self.order, self.map, pooled=True) if self.order > fitted else None
         white, mean, beyond = self.white, np.array(self.map.centre), dict[str, Factored]()
         if self.reduced and isinstance(data, RowData):
@@ -318,10 +318,9 @@ class PaperSets(SetSolution):
     def _refit(self, evidence: SetEvidence) -> SetFit:
         return self.fit(evidence, self.fitted.structure)[0]
 
-    @cached_property
-    def terms(self) -> dict[Subset, Terms]:
+    def _white_terms(self) -> dict[Subset, list[tuple[Term, ...]]]:
         terms = cumulant_terms(self.system, self.fitted.transforms, self.gauge, self.white.columns)
-        return {q: self._in_users_columns(q, [each]) for q, each in terms.items()}
+        return {q: [each] for q, each in terms.items()}
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Section 4.1."""

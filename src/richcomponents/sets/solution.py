@@ -272,12 +272,12 @@ class SetSolution:
 
     @cached_property
     def terms(self) -> dict[Subset, Terms]:
-        """How the cumulants of every component are read off the white columns."""
-        return {q: self._in_users_columns(q, each) for q, each in self.fitted.terms(self.white.columns).items()}
+        """How the cumulants of every component, in the user's columns, are read off the white columns."""
+        each = self._white_terms().items()
+        return {q: Terms(tuple((Term(1.0, (), self.frame(q).back.T, one),) for one in sums)) for q, sums in each}
 
-    def _in_users_columns(self, key: Subset, alternatives: Sequence[tuple[Term, ...]]) -> Terms:
-        back = self.frame(key).back.T
-        return Terms(tuple((Term(1.0, (), back, each),) for each in alternatives))
+    def _white_terms(self) -> Mapping[Subset, Sequence[tuple[Term, ...]]]:
+        return self.fitted.terms(self.white.columns)
 
     def component(
         self, key: Subset, names: Sequence[str], title: str, given: Mapping[Subset, object] | None = None
@@ -290,7 +290,14 @@ class SetSolution:
         """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
         has none of its own, or a given one, the smallest means (in white units) that add up to the rest of the view's. Only
         such sums are identified."""
-        known, columns = {q: self._given_mean(q, one) for q, one in given.items()}, self.white.columns
+        known, columns = {q: np.array(one, dtype=np.float64) for q, one in given.items()}, self.white.columns
+        for q, value in known.items():
+            width = len(self.frame(q).back)
+            if value.shape != (width,) or not np.isfinite(value).all():
+                raise DataError(
+                    f"the known mean of {component_name(q)} must be {width} finite numbers, one per column of view "
+                    f"{self.gauge[q]!r}, got shape {value.shape}"
+                )
         shared = [q for q in self.system.order if len(q) > 1]
         free = [q for q in shared if q not in known]
         fixed = [view for view in columns if (view,) not in self.system or (view,) in known]
@@ -320,15 +327,6 @@ class SetSolution:
                 f"{np.array2string(left, precision=3)} for {component_name((view,))}, and mean= says "
                 f"{np.array2string(given, precision=3)}. Leave out one of them"
             )
-
-    def _given_mean(self, key: Subset, stated: object) -> Array:
-        value, width = np.array(stated, dtype=np.float64), len(self.frame(key).back)
-        if value.shape != (width,) or not np.isfinite(value).all():
-            raise DataError(
-                f"the known mean of {component_name(key)} must be {width} finite numbers, one per column of view "
-                f"{self.gauge[key]!r}, got shape {value.shape}"
-            )
-        return value
 
     def _loading(self, key: Subset) -> Array:
         """(white columns, those of the gauge view): how the component enters all white columns."""
@@ -381,10 +379,9 @@ class SetSolution:
             return np.asarray(back.T @ total @ back)
         whole: Spread = Factored(np.zeros((0, back.shape[1])), back, total)
         for view, spread in self.beyond.items():
-            lift, core = np.vstack([spread.lift, spread.rows]), block_diag(spread.core, np.eye(len(spread.rows)))
-            wide = np.zeros((len(lift), back.shape[1]))
-            wide[:, self.white.place[view]] = lift
-            whole = added(whole, wide.T, core)
+            part, core = self.white.place[view], block_diag(spread.core, np.eye(len(spread.rows)))
+            lift = np.pad(np.vstack([spread.lift, spread.rows]), ((0, 0), (part.start, len(back.T) - part.stop)))
+            whole = added(whole, lift.T, core)
         return whole
 
     # ---- how sure
@@ -458,18 +455,19 @@ class SetSolution:
         """What would help, in numbers of samples: errors of transformations and covariances fall with their square root."""
         if words := self.misfit_words():
             return [f"{words[0].upper()}{words[1:]}."]
-        told = {q: [test.statistic for test in self.tests(q) if test.name == "identified"] for q in self.keys}
-        worst = min((q for q in self.keys if told[q]), key=lambda q: (min(told[q]), len(q)), default=None)
-        if worst is None or min(told[worst]) >= GATE[1]:
+        strengths = {q: [t.statistic for t in self.tests(q) if t.name == "identified"] for q in self.keys}
+        least, _, worst = min(
+            ((min(each), len(q), q) for q, each in strengths.items() if each), default=(GATE[1], 0, ())
+        )
+        if least >= GATE[1]:
             return []
-        times = (GATE[1] / min(told[worst])) ** 2
+        times, name = (GATE[1] / least) ** 2, component_name(worst)
         if times > 100:
-            return [
-                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=)"
-                + (", or let discover=True decide." if self.verdicts is None else ".")
-            ]
-        n, name = rounded(self.n * times), component_name(worst)
-        return [f"To tell every component, collect about n = {n} samples like these; {name} asks for most."]
+            decide = ", or let discover=True decide." if self.verdicts is None else "."
+            return [f"{name} is hardly told, by any number of samples that can be had: leave it out (sets=){decide}"]
+        return [
+            f"To tell every component, collect about n = {rounded(self.n * times)} samples like these; {name} asks for most."
+        ]
 
     def limits(self, key: Subset, view: str | None = None) -> Estimate | None:
         """Of a component's covariance, or of its A in a view, where the data do not tell it; None where refitting does.
@@ -625,7 +623,7 @@ class SetSolution:
         share that the projector on them deserves. Those of wide views are taken as they are."""
         if self.beyond:
             return self.covariance(key), 1.0
-        back = self.frame(key).back
+        back, fits = self.frame(key).back, [self.fitted, *map(self._fitted_without, self.blocks)]
 
         def simple(state: Moments) -> Array:
             C = state.covariance(unbiased=False)
@@ -636,13 +634,10 @@ class SetSolution:
             vectors = np.linalg.eigh(covariance)[1][..., -k:]
             return np.asarray(vectors @ vectors.mT)
 
-        fitted = [
-            back @ one.covariances[key] @ back.T for one in (self.fitted, *map(self._fitted_without, self.blocks))
-        ]
+        first, *fitted = [back @ one.covariances[key] @ back.T for one in fits]
         safe = Draws.certain(simple(self.state), np.stack([simple(self.state.without([b])) for b in self.blocks]))
-        full = Draws.certain(fitted[0], np.stack(fitted[1:]))
-        share = share_of(safe.map(projector), full.map(projector), 1.0)
-        return safe.value + share * (full.value - safe.value), share
+        share = share_of(safe.map(projector), Draws.certain(first, np.stack(fitted)).map(projector), 1.0)
+        return safe.value + share * (first - safe.value), share
 
     def moment_draws(self, key: Subset, mean_fixed: bool) -> None:
         """Only refitting tells."""
@@ -657,15 +652,14 @@ class SetSolution:
     def _fitted_without(self, block: int) -> SetFit:
         """The fit without one block, from the state alone, in the white coordinates of the whole."""
         if block not in self._refits:
-            state = self.state.without([block])
-            self._refits[block] = self._refit(SetEvidence(self.white.columns, state, state.layout.order))
+            with one_blas_thread():
+                self._refits[block] = self._refit(SetEvidence(self.white.columns, self.state.without([block])))
         return self._refits[block]
 
     def _refit(self, evidence: SetEvidence) -> SetFit:
         structure, start = self.fitted.structure, self.fitted.parameters
         assert start is not None
-        with one_blas_thread():
-            return SetFit.by_loadings(evidence, structure, refit(evidence, structure, start))
+        return SetFit.by_loadings(evidence, structure, refit(evidence, structure, start))
 
     def without(self, block: int) -> SetSolution:
         """Refitted without one block."""
