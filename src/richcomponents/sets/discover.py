@@ -5,21 +5,17 @@ Entries whose support distinguishes Q (tested) see S_Q and its decided supersets
 only. For r = 0, 1, ... (absent, one direction, ...) the decided components and r directions of S_Q are fitted to all of them,
 until they explain the tested entries.
 
-The noise comes from the blocks. Block b's value of the tested entries is its own cumulants minus the fit, made free of the
+The noise comes from the blocks. Block b's value p_b of the tested entries is its own cumulants minus the fit, made free of the
 fit's error to first order (`_Search._unexplained`): independent over blocks and, if r directions are all there is, of mean
-zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|^2, whatever the dependence among entries: the
-observed sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four
-only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets.
-
-Inside larger sets that is not enough: with few rows their transformations are ill-determined, what they leave behind is not of
-first order only, and tests are bold. There a set must also be worth its parameters: the fit gains two and a half times what BIC
-asks for, in units of the noise it leaves.
+zero. Then |sum_b s_b p_b|^2 has the same distribution under random signs, whatever the dependence among entries. Orders are
+tested separately (a symmetric component shows at order four only, a Gaussian one at order two), and Bonferroni's inequality
+joins orders and sets. Inside larger sets, whose transformations few rows determine badly, tests are bold: there a set must also
+gain two and a half times what BIC asks for, in units of the noise that the fit leaves.
 
 A component that is there is given all directions that second moments allow: one that it lacks would be taken for others', while
-one too many costs little. Only where they say that there are fewer than columns are directions tested one by one.
-
-All this in the directions that each view shares with the others (:meth:`.WhiteViews.shared`), where there are few
-entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all components that both views share.
+one too many costs little. Only where rank Cov(U_i, U_j), the sum over all components that both views share, is less than
+columns, directions are tested one by one. All this in the directions that each view shares with the others
+(:meth:`.WhiteViews.shared`), where there are few entries.
 """
 
 from __future__ import annotations
@@ -88,12 +84,8 @@ def discover_sets(
 ) -> tuple[SetSystem, dict[Subset, SetTest]]:
     """The system that the data support, and the evidence for each member of the one it started from.
 
-    Every member of two or more views is tested; the chance that any absent one is kept is at most alpha, given that nothing
-    present was missed before (what a missed component left behind is explained by others).
-    given : ranks that are known; pairs : {views i, j: rank of Cov(U_i, U_j)}, infinite where nothing is left over;
-    higher(order) : the evidence to a higher order, for sets that cannot be told apart without.
-
-    Raises DataError where the blocks are too few for any component to be kept, however strong.
+    The chance that any absent member is kept is at most alpha, given that nothing present was missed before. given : ranks that
+    are known; pairs : see :func:`.pair_ranks`; higher(order) : the evidence to a higher order, where tests need it.
     """
     search, nan = _Search(evidence, system, alpha, random_state, pairs or {}, higher), float("nan")
     tests = {q: search.decide(q, 0, (given or {}).get(q)) for q in search.tested}
@@ -117,10 +109,9 @@ def choose_ranks(
 ) -> dict[Subset, int]:
     """How many directions the components of a system have, each at least one, and none more than views share.
 
-    Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested:
-    these tests see much less than the joint fit, which would lose real directions to them. Where no rank is in doubt no
-    cumulant is asked for. evidence(order) : of some usual order by default; given : ranks that were given; widths : {view:
-    shared directions, which are the columns of the evidence, and all of its columns}.
+    Only where covariances between views allow fewer than columns are some of them tested: tests see much less than the joint
+    fit, which would lose real directions to them. evidence(order) : asked for where a rank is in doubt; widths : {view: shared
+    directions, which are the columns of the evidence, and all of its columns}.
     """
     shared, columns = ({view: pair[i] for view, pair in widths.items()} for i in (0, 1))
     ranks, search = dict[Subset, int](), None
@@ -147,10 +138,9 @@ def most_directions(
 ) -> int:
     """The largest rank that S_Q can have and that cumulants can tell.
 
-    So many columns have views enough to tell the component from others, and so much have the covariances of such views left for
-    it beside the supersets' `ranks`: rank Cov(U_i, U_j) is the sum over all components that both views share. (A component that
-    has its one direction in common with another adds nothing to that sum: one is always allowed. Where the supersets alone have
-    more, some of it cancels in the sum, which says nothing then.)
+    So many columns have views enough to tell it from others, and so much is left of the rank of their covariances when the
+    supersets' `ranks` are subtracted. (One direction is always allowed: it may be in common with another component, which adds
+    nothing to the sum. Where the supersets alone have more, some of it cancels, and the sum says nothing.)
     """
     above = sum(rank for r, rank in (ranks or {}).items() if set(q) < set(r))
     inside = {pair: rank for pair, rank in (pairs or {}).items() if pair <= set(q)}
@@ -167,10 +157,7 @@ Entries = tuple[Mapping[int, IntArray], Truth]
 
 
 class _Search:
-    """Memory of the tests: what was decided so far is subtracted from what comes next.
-
-    current : the sets that are there or may be; ranks : of those that are.
-    """
+    """Memory of the tests. current : the sets that are there or may be; ranks : of those that are, which are subtracted."""
 
     def __init__(
         self,
@@ -234,12 +221,11 @@ class _Search:
 
     def _entries_about(self, q: Subset) -> Entries:
         """Tested entries see S_Q and decided components only, the others only the latter."""
-        decided, undecided = ([s for s in self.current if (s in self.ranks) == there] for there in (True, False))
-        at, tested = dict[int, IntArray](), []
+        at, tested, undecided = dict[int, IntArray](), [], [s for s in self.current if s not in self.ranks]
         for t in self.evidence.orders:
             supports = self.evidence.support[t]
             about = self.current.distinguished(q, supports)
-            seen = self._inside(supports, decided) & ~self._inside(supports, undecided)
+            seen = self._inside(supports, self.ranks) & ~self._inside(supports, undecided)
             at[t] = np.flatnonzero(about | seen)
             tested.append(about[at[t]])
         return at, np.concatenate(tested)
@@ -268,10 +254,8 @@ class _Search:
         return levenberg_marquardt(model, x, data)
 
     def _noise(self, fit: Minimum) -> float:
-        """Variance of what a fit leaves, per degree of freedom, from what differs between blocks: the unit of its value.
-
-        The noise of cumulants is mostly that of the components' own, which tensors of a fit take up; what is left is several
-        times smaller than their mean, which it is called where nothing is left.
+        """Variance of what a fit leaves, per degree of freedom, from what differs between blocks: the unit of its value. It is
+        several times smaller than that of the cumulants, most of which tensors of the fit take up; one where nothing is left.
         """
         if not 0 < fit.free < len(fit.model.scales):
             return 1.0
@@ -392,11 +376,9 @@ class _Search:
 
 
 def _signs(blocks: int, resolution: float, random_state: int | None) -> Array:
-    """(flips, blocks): all signs but the observed ones where they are few (an exact test), else random ones.
-
-    resolution : one over the p value that must be reachable; random signs are some times as many, so that a chance
-    repetition of the observed ones does not hide a component. A vector of signs and its negative give the same sum.
-    """
+    """(flips, blocks): all signs but the observed ones where they are few (an exact test; a vector and its negative give the
+    same sum), else random ones. resolution : one over the p value that must be reachable; random signs are some times as many,
+    so that a chance repetition of the observed ones does not hide a component."""
     wanted = min(max(_FLIPS, int(np.ceil(4 * resolution))), _MOST_FLIPS)
     if 2 ** (blocks - 1) - 1 <= wanted:
         numbers = np.arange(1, 2 ** (blocks - 1))

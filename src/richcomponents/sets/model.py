@@ -13,10 +13,9 @@ rotation, of which nothing that is reported depends. We minimise
 after joint whitening the Frobenius norm is the efficient weighting near Gaussian data; v_t is the variance of
 order t over that of Gaussian data. Levenberg-Marquardt, since the problem is a small non-linear least squares.
 
-LARGE problems: the same f by gradients, without a matrix of derivatives. With D_Q = model(., B_Q, ..., B_Q) -
-data(., B_Q, ..., B_Q) (p x r^(t-1)) the derivatives of |data - model|^2 are 2 B_Q' D_Q for K_Q and 2 t D_Q K_Q' for B_Q. The
-model's part needs only the small matrices B_R' B_Q; the data's part is one contraction of the dense cumulant tensor, done for
-all components at once.
+LARGE problems: the same f by gradients. With D_Q = model(., B_Q, ..., B_Q) - data(., B_Q, ..., B_Q) (p x r^(t-1)) the
+derivatives of |data - model|^2 are 2 B_Q' D_Q for K_Q and 2 t D_Q K_Q' for B_Q. The model's part needs only the small matrices
+B_R' B_Q; the data's part is one contraction of the dense cumulant tensor, done for all components at once.
 
 INFLUENCE. Near Gaussian data estimated cumulants are uncorrelated with known variances. Away from it (skewed, heavy-tailed
 parts) they are correlated: with their covariance as weight, that of the influence functions of rows, a last fit makes the
@@ -35,15 +34,7 @@ import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
-from richcomponents.algebra import (
-    Array,
-    IntArray,
-    multilinear,
-    pack,
-    packed_indices,
-    packed_size,
-    unpack,
-)
+from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices, packed_size, unpack
 from richcomponents.algebra.arrays import MEMORY_LIMIT, power
 from richcomponents.components.sets import Subset
 from richcomponents.cumulants.kstatistics import linearised_cumulants
@@ -73,11 +64,10 @@ class Parameters:
 class JointModel:
     """Residuals of chosen entries and their derivatives.
 
-    columns : {view: its columns of z}; ranks : {Q: r}, of the components; white : (p, p), the coordinates they are fitted in (W
-    above; the identity where entries have to keep their views); entries : {order: packed entries used}; scale : {order: square
-    root of the weight of each of them}; free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do
-    not tell the covariance; ties : {Q: (columns of its views, free ones)}, of components with known transformations:
-    C_Q = ties[Q] @ (parameters).
+    columns : {view: its columns of z}; ranks : {Q: r}; white : (p, p), W above (the identity where entries have to keep their
+    views); entries : {order: packed entries used}; scale : {order: square root of the weight of each}; free_second : K_{Q,2} is
+    a parameter like the others, not I, for entries that do not tell the covariance; ties : {Q: (columns of its views, free
+    ones)} with C_Q = ties[Q] @ (parameters), where transformations are known.
     """
 
     columns: Mapping[str, IntArray]
@@ -95,8 +85,8 @@ class JointModel:
     @cached_property
     def white_home(self) -> dict[Subset, Array]:
         """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q; of tied loadings from the free ones."""
-        every = {q: self.white[:, home(self.columns, q)] for q in self.ranks}
-        return {q: np.ascontiguousarray(W @ self.ties[q] if q in self.ties else W) for q, W in every.items()}
+        every = {q: np.ascontiguousarray(self.white[:, home(self.columns, q)]) for q in self.ranks}
+        return {q: W @ self.ties[q] if q in self.ties else W for q, W in every.items()}
 
     def tied(self, q: Subset, rows: Array) -> Array:
         """All loadings (columns of the views of Q, ...) from the free ones."""
@@ -111,19 +101,21 @@ class JointModel:
     @cached_property
     def slices(self) -> dict[tuple[Subset, int], slice]:
         """Where C_Q (under order 1) and K_{Q,t} lie."""
-        out, start = {}, 0
-        for q in self.ranks:
-            out[q, 1] = slice(start, start + self.white_home[q].shape[1] * self.ranks[q])
-            start = out[q, 1].stop
-            for t in self.orders:
-                if t > 2 or self.free_second:
-                    out[q, t] = slice(start, start + packed_size(self.ranks[q], t))
-                    start = out[q, t].stop
+        tensors, start, out = [t for t in self.orders if t > 2 or self.free_second], 0, {}
+        for q, r in self.ranks.items():
+            for t in (1, *tensors):
+                size = packed_size(r, t) if t > 1 else self.white_home[q].shape[1] * r
+                out[q, t], start = slice(start, start + size), start + size
         return out
 
     @property
     def size(self) -> int:
         return max((int(part.stop) for part in self.slices.values()), default=0)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its derivatives are too many for a matrix."""
+        return self.size * len(self.scales) > MEMORY_LIMIT // 512
 
     @cached_property
     def linear(self) -> IntArray:
@@ -219,8 +211,7 @@ def _products(rows: list[Array]) -> Array:
 @lru_cache(maxsize=32)
 def _merge(r: int, t: int) -> Array:
     """(r^t, packed), zeros and ones: dense = merge @ packed."""
-    size = packed_size(r, t)
-    return np.eye(size)[unpack(np.arange(size), r, t).ravel()]
+    return np.stack([unpack(entry, r, t).ravel() for entry in np.eye(packed_size(r, t))], axis=1)
 
 
 def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
@@ -230,8 +221,8 @@ def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
     value, slope = model.linearise(x)
     design = slope[:, free]
     normal = design.T @ design
-    ridge = 1e-6 * np.diag(normal).max() * np.eye(len(free))
-    x[free] = linalg.solve(normal + ridge, design.T @ (data - value), assume_a="pos")
+    normal += 1e-6 * np.diag(normal).max() * np.eye(len(free))
+    x[free] = linalg.solve(normal, design.T @ (data - value), assume_a="pos")
     return x
 
 
@@ -281,9 +272,8 @@ def levenberg_marquardt(
 ) -> Minimum:
     """min |whiten (model(x) - data)|^2 from x; damping relative to the curvature of each parameter.
 
-    The minimum is measured in units of sampling noise (one per degree of freedom): a step that gains less than `tol` is the
-    last, since what it would change is far below the standard errors. Not scipy's: its normal equations take a tenth of the
-    time of a decomposition of the slopes, and trust regions stop in worse minima where loadings are ill-determined.
+    A step that gains less than `tol` units of sampling noise (one per degree of freedom) is the last. Not scipy's: normal
+    equations take a tenth of the time of a decomposition of the slopes, and trust regions stop in worse minima.
     """
 
     def left(rows: Array) -> Array:
@@ -321,10 +311,9 @@ def relative_errors(
     """Approximate relative standard errors of A(i, Q) = C_i C_g^+ and of Cov(S_Q) = C_g K C_g', in white coordinates.
 
     The curvature of f is the inverse covariance of the parameters (up to what the weights ignore), K_{Q,2} = K among them:
-    where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it, and everything would
-    seem to be known. A change of factors is a flat direction that neither feels, any other flat direction makes them unknown,
-    and the error large. What is flat is judged with every parameter in units of its own curvature: loadings of a direction that
-    the gauge view hardly has are huge, and by theirs every other curvature would be nothing.
+    where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it. A change of factors is
+    a flat direction that neither feels; any other makes the error large. What is flat is judged in units of each parameter's
+    own curvature, since loadings of a direction that the gauge view hardly has are huge.
     """
     at, model = model.split(x), replace(model, free_second=True)
     seconds = {(q, 2): pack(np.eye(r)) for q, r in model.ranks.items()}
@@ -393,11 +382,8 @@ def assemble(model: JointModel, transforms: Transforms) -> Parameters:
 
 
 class DenseObjective:
-    """f and its gradient for a :class:`JointModel` with all entries, without a matrix of derivatives.
-
-    data : {order: dense cumulants (p,) * order in the model's coordinates}. Its parameters are those of the model divided by
-    `unit`: tensors count by the root of their weight, so that all parameters have comparable curvature.
-    """
+    """f and its gradient for a :class:`JointModel` with all entries. data : {order: dense cumulants in its coordinates}. The
+    parameters are those of the model over `unit`: tensors count by the root of their weight, for comparable curvature."""
 
     def __init__(self, model: JointModel, data: Mapping[int, Array]) -> None:
         self.model, self.data, self.subsets = model, data, tuple(model.ranks)
@@ -507,10 +493,9 @@ def implied_covariance(evidence: SetEvidence, loadings: Mapping[Subset, Array]) 
 def misfit(evidence: SetEvidence, loadings: Mapping[Subset, Array]) -> tuple[tuple[str, str], Test]:
     """The views i, j that are furthest from Cov(U_i, U_j) = sum over Q with i and j of C_i C_j', and the test of it.
 
-    What a fit leaves of it is compared with the noise of all its entries, which the blocks tell; as many pairs are tested. The
-    fit has taken up a part of that noise, so that the test rejects a true model less often than its level says, however few
-    rows, and sees what is far above noise: a set that is missing, a rank that is too small, a transformation that was given and
-    is wrong, a poor minimum.
+    What a fit leaves is compared with the noise of all entries between blocks. The fit has taken up a part of that noise, so
+    that a true model is rejected less often than the level says, and what is far above noise is seen: a missing set, a rank too
+    small, a wrong transformation that was given, a poor minimum.
     """
     left = evidence.correlation - implied_covariance(evidence, loadings)
     own = evidence.share[:, None] * (evidence.blocks[2] - evidence.share @ evidence.blocks[2])
@@ -525,8 +510,7 @@ def misfit(evidence: SetEvidence, loadings: Mapping[Subset, Array]) -> tuple[tup
 
 
 Rows = Callable[[Callable[[int], int]], tuple[Array, Array] | None]
-"""Every how manieth of n rows -> rows (m, p) of the white columns and how often they count (m,); None where they are not at
-hand."""
+"""Every how manieth of n rows -> rows (m, p) of the white columns and how often they count (m,); None where there are none."""
 
 
 def fit_joint(
@@ -543,7 +527,7 @@ def fit_joint(
         known = {(v, q): clipped(A @ made[wanted.gauge[q], q]) for (v, q), A in wanted.known.items()}
         return assemble(model, made | known)
 
-    if _is_large(model):
+    if model.is_large:
         if evidence.order > 4 and 24 * float(evidence.p) ** evidence.order > MEMORY_LIMIT:
             raise CapacityError(
                 f"cumulants of order {evidence.order} of {evidence.p} columns are too many for a joint fit: use views of fewer "
@@ -579,26 +563,18 @@ def fit_joint(
     return reached, *relative_errors(model, model.join(reached), wanted.gauge)
 
 
-def _is_large(model: JointModel) -> bool:
-    """Whether its derivatives are too many for a matrix: eight bytes each."""
-    return model.size * len(model.scales) > MEMORY_LIMIT // 512
-
-
 def refit(evidence: SetEvidence, wanted: Structure, start: Parameters) -> Parameters:
     """The joint fit from one start: for replicates."""
     model = white_model(evidence, wanted)
-    if _is_large(model):
+    if model.is_large:
         return fit_large(evidence, model, start)
     data = white_data(evidence, model)
     return model.split(levenberg_marquardt(model, model.join(start), data, iterations=100).x)
 
 
 def polished(fit: Minimum, data: Array, evidence: SetEvidence, rows: Array, counts: Array) -> Parameters:
-    """Transformations from a fit weighted by the full covariance of the cumulants, everything else refitted without.
-
-    Full weights come from the same rows as the cumulants: large cumulants have large weights' inverses, which biases
-    tensors and covariances downwards, but not the transformations, which are ratios.
-    """
+    """Transformations from a fit weighted by the full covariance of the cumulants, everything else refitted without: weights
+    from the same rows as large cumulants are small, which biases tensors and covariances, but not ratios, downwards."""
     model = fit.model
     covariance = influence_covariance(rows @ model.white, counts, model.orders)
     covariance *= 1 - _SHRINK + _SHRINK * np.eye(len(covariance))

@@ -79,13 +79,12 @@ class SetProblem:
     """What is to be solved: the sets asked for or, with discover, those that the data support; their gauges and ranks.
 
     Views that were reduced, and all where samples are fewer than products of two columns, are compared in the directions that
-    they share with the others, canonical ones beyond chance: a joint fit of many columns of few rows would be mostly noise, and
-    slow. What is not shared is the view's own. Elsewhere such directions serve tests only.
+    they share with the others beyond chance: a joint fit of many columns of few rows would be mostly noise, and slow. What is
+    not shared is the view's own. Elsewhere such directions serve tests only.
 
-    space, place : the columns that are looked at, and {view: its columns}, those of the user; describe(column) names one of the
-    user's in errors; sets, gauge, ranks, A : as the user gave them, the last three for some sets; order : highest of the
-    cumulants, above four for the components only, unless sets cannot be told apart without; with discover it is as high as the
-    sets that are there take; independent : how many independent rows the samples are worth, all by default.
+    space, place : the columns that are looked at, and {view: its columns}, the user's; describe(column) names one of these in
+    errors; sets, gauge, ranks, A : as the user gave them, the last three for some sets; order : of cumulants, above four for
+    the components only, unless sets cannot be told apart without; independent : how many rows the samples are worth.
     """
 
     def __init__(
@@ -139,8 +138,7 @@ class SetProblem:
 
             def evidence(highest: int = min(order, USUAL)) -> SetEvidence:
                 """Cumulants of the directions that each view shares with the others."""
-                state = space.data.moments(highest, AffineMap(self.map.centre, into))
-                return SetEvidence(columns_of(shared), state)
+                return SetEvidence(columns_of(shared), space.data.moments(highest, AffineMap(self.map.centre, into)))
 
             with one_blas_thread():
                 if discover:
@@ -297,23 +295,23 @@ class PaperSets(SetSolution):
     def fit(
         evidence: SetEvidence, structure: Structure, without: Sequence[Cumulants] = ()
     ) -> tuple[SetFit, tuple[Subset, ...], tuple[Subset, ...]]:
-        """Without absent components, which are named, and those of which noise hides some directions. Covariances by the
-        paper's recursion or, where no pair of views isolates a component, by least squares on all cross-covariances. Not
-        projected: they need not be positive. without : the cumulants without each block."""
+        """Without absent components, which are named, and those of which noise hides some directions. Covariances, which need
+        not be positive, by the paper's recursion or, where no pair of views isolates a component, by least squares on all
+        cross-covariances. without : the cumulants without each block."""
         given: dict[str, Any] = {"order": evidence.order, "gauge": structure.gauge, "known": structure.known}
         found = linear_of_cumulants(evidence.cumulants, evidence.columns, structure.system, without=without, **given)
         if not len(found.system):
             raise DataError(
                 "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
             )
+        total = evidence.correlation
         if found.system.L > 2:
-            every, total = np.eye(evidence.p), evidence.correlation
-            covariances = least_squares_covariances(every, total, evidence.columns, found.transforms)
+            covariances = least_squares_covariances(np.eye(evidence.p), total, evidence.columns, found.transforms)
         else:
             terms = cumulant_terms(found.system, found.transforms, structure.gauge, evidence.columns)
             covariances = {q: symmetric(evaluate(evidence.cumulants, terms[q], 2)) for q in found.system.order}
         there = replace(structure, system=found.system)
-        return SetFit(there, found.transforms, covariances, evidence.correlation), found.absent, found.blurred
+        return SetFit(evidence.columns, there, found.transforms, covariances, total), found.absent, found.blurred
 
     def _refit(self, evidence: SetEvidence) -> SetFit:
         return self.fit(evidence, self.fitted.structure)[0]
