@@ -36,6 +36,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices, packed_size, unpack
 from richcomponents.algebra.arrays import MEMORY_LIMIT, power
+from richcomponents.algebra.packing import extension_table
 from richcomponents.components.sets import Subset
 from richcomponents.cumulants.kstatistics import linearised_cumulants
 from richcomponents.errors import CapacityError
@@ -389,17 +390,27 @@ class DenseObjective:
         self.model, self.data, self.subsets = model, data, tuple(model.ranks)
         self.weights = {t: float(model.scale[t][0] ** 2) for t in data}  # of entry 0, ..., 0, which occurs once
         self.norms = {t: float(np.sum(tensor**2)) for t, tensor in data.items()}
+        self.halves = {t: tensor[np.triu_indices(len(tensor))] for t, tensor in data.items() if t > 2}
         self.unit, self.at = np.ones(model.size), np.zeros(0)
         for (q, t), part in model.slices.items():
             if t > 2:
                 self.unit[part] /= np.sqrt(self.weights[t] * multiplicity(model.ranks[q], t))
 
     def seen(self, B: Mapping[Subset, Array], t: int) -> dict[Subset, Array]:
-        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product."""
-        once = np.tensordot(self.data[t], np.hstack([B[q] for q in self.subsets]), 1)
-        parts = np.split(once, np.cumsum([B[q].shape[1] for q in self.subsets])[:-1], axis=-1)
-        each = zip(self.subsets, parts, strict=True)
-        return {q: multilinear(part, None, *[B[q]] * (t - 2), None).reshape(len(part), -1) for q, part in each}
+        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product, of half of the data: the
+        first two slots may be exchanged."""
+        if t == 2:
+            return {q: self.data[2] @ B[q] for q in self.subsets}
+        half, p = self.halves[t], len(self.data[t])
+        once = half.reshape(-1, p) @ np.hstack([B[q] for q in self.subsets])
+        ends, out = np.cumsum([B[q].shape[1] for q in self.subsets])[:-1], {}
+        for q, part in zip(self.subsets, np.split(once, ends, axis=1), strict=True):
+            part = part.reshape(len(half), *[p] * (t - 3), -1)
+            for slot in range(t - 3, 0, -1):
+                part = np.moveaxis(np.tensordot(part, B[q], axes=(slot, 0)), -1, slot)
+            both = part.reshape(len(half), -1)[extension_table(p, 1)]  # (p, p, r^(t-2)): slots in any order
+            out[q] = np.tensordot(both, B[q], axes=(1, 0)).reshape(p, -1)
+        return out
 
     def explained(self, B: Mapping[Subset, Array], tensors: Mapping[Subset, Array], q: Subset, t: int) -> Array:
         """model(., B_Q, ..., B_Q), (p, r^(t-1))."""

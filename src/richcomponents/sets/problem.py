@@ -199,9 +199,9 @@ class SetProblem:
         fit, errors = (self._fit if self.efficient else self._by_paper)(evidence)
         rows_worth = self.independent, space.units, space.grouped
         source, solution = CumulantSource(evidence.state, high=high), SetSolution if self.efficient else PaperSets
-        return solution(fit, white, source, self.verdicts, mean, beyond, *rows_worth, **errors)
+        return solution(fit, white, source, self.verdicts, mean, beyond, *rows_worth, *errors)
 
-    def _fit(self, evidence: SetEvidence) -> tuple[SetFit, dict[str, Any]]:
+    def _fit(self, evidence: SetEvidence) -> tuple[SetFit, tuple[Any, ...]]:
         """The joint fit, its errors and its test. Where covariances between views contradict it, and a component of both views
         has a rank that tests chose, it gets a direction more, smaller sets first."""
         structure, spare = self.structure, dict(self.spare)
@@ -212,24 +212,22 @@ class SetProblem:
             views, test = misfit(evidence, parameters.loadings)
             more = [q for q in sorted(spare, key=len) if set(views) <= set(q) and spare[q] > 0]
             if test.finding != Verdict.CONTRADICTED or not more:
-                named = dict(zip(("relative_errors", "covariance_errors"), errors, strict=True))
-                return SetFit.by_loadings(evidence, structure, parameters), {**named, "misfit": test}
+                return SetFit.by_loadings(evidence, structure, parameters), (*errors, test)
             structure = replace(structure, ranks={**structure.ranks, more[0]: structure.ranks[more[0]] + 1})
             spare[more[0]] -= 1
 
-    def _by_paper(self, evidence: SetEvidence) -> tuple[SetFit, dict[str, Any]]:
+    def _by_paper(self, evidence: SetEvidence) -> tuple[SetFit, tuple[Any, ...]]:
         """Says which components the paper's rule sets to zero, which it should not invert, and whose covariances, which are
         differences, are negative."""
         require_dimensions(self.system, evidence.columns, self.structure.gauge)
         left_out = [Cumulants(evidence.state.without([b])) for b in np.flatnonzero(evidence.state.block_sizes).tolist()]
         fit, absent, blurred = PaperSets.fit(evidence, self.structure, left_out)
         negative = [q for q, C in fit.covariances.items() if np.diag(C).min() < 0]
-        names = {"absent": absent, "blurred": blurred, "negative": negative}
-        for kind, words in _PAPER_WARNINGS.items():
-            if names[kind]:
-                shown = ", ".join(map(component_name, names[kind]))
+        for words, sets in zip(_PAPER_WARNINGS, (absent, blurred, negative), strict=True):
+            if sets:
+                shown = ", ".join(map(component_name, sets))
                 warn_user(words.format(shown, order=self.order), WeakIdentificationWarning)
-        return fit, {}
+        return fit, ()
 
 
 def _known_transformations(
@@ -275,15 +273,15 @@ def _gauge(q: Subset, sets: SetSystem, columns: Mapping[str, IntArray]) -> str:
 
 # ---- the paper's method
 
-_PAPER_WARNINGS = {
-    "absent": "method='paper' sets {} to zero: its cumulants of order {order} are no larger than noise. A Gaussian component "
+_PAPER_WARNINGS = (
+    "method='paper' sets {} to zero: its cumulants of order {order} are no larger than noise. A Gaussian component "
     "(or a symmetric one, at odd orders) looks the same",
-    "blurred": "some directions of {} are no larger than noise in cumulants of order {order}, and method='paper' divides by "
+    "some directions of {} are no larger than noise in cumulants of order {order}, and method='paper' divides by "
     "them: its transformations are unreliable. Use more samples, or method='efficient', which also fits components of few "
     "directions",
-    "negative": "method='paper' gives negative variances to {}: such a component is small, or the samples are too few for "
+    "method='paper' gives negative variances to {}: such a component is small, or the samples are too few for "
     "differences of cumulants. Drop its set, or use method='efficient'",
-}
+)
 
 
 @storable

@@ -331,9 +331,7 @@ class SetSolution:
     def outside(self, key: Subset) -> IntArray:
         """Columns, of all views side by side, of the views in which the component does not live."""
         every = np.arange(len(self.mean))
-        return home(
-            {v: every[part] for v, part in self.white.place.items()}, [v for v in self.white.place if v not in key]
-        )
+        return np.delete(every, np.concatenate([every[self.white.place[view]] for view in key]))
 
     def residual(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
         """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
@@ -436,9 +434,8 @@ class SetSolution:
         if words := self.misfit_words():
             return [f"{words[0].upper()}{words[1:]}."]
         strengths = {q: [t.statistic for t in self.tests(q) if t.name == "identified"] for q in self.keys}
-        least, _, worst = min(
-            ((min(each), len(q), q) for q, each in strengths.items() if each), default=(GATE[1], 0, ())
-        )
+        rated = [(min(each), len(q), q) for q, each in strengths.items() if each]
+        least, _, worst = min(rated, default=(GATE[1], 0, ()))
         if least >= GATE[1]:
             return []
         times, name = (GATE[1] / least) ** 2, component_name(worst)
