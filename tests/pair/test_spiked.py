@@ -9,7 +9,7 @@ import pytest
 
 from richcomponents.inference.posterior import entries, logistic, score, symmetric_of
 from richcomponents.pair.canonical import canonical
-from richcomponents.pair.equations import INSIDE, Spiked
+from richcomponents.pair.evidence import INSIDE, Spiked
 from richcomponents.pair.views import Pair
 
 SHAPES = [(4, 6, 2, 1), (6, 5, 5, 2), (6, 4, 1, 1)]

@@ -32,7 +32,7 @@ from richcomponents.data.sources.base import (
     block_rows,
     is_path,
 )
-from richcomponents.data.sources.memory import DaskSource, is_dask
+from richcomponents.data.sources.memory import DaskSource
 from richcomponents.data.sources.tables import DelimitedSource, ParquetSource
 from richcomponents.data.table import (
     are_tables,
@@ -40,6 +40,7 @@ from richcomponents.data.table import (
     chosen_columns,
     frequencies,
     is_annotated,
+    is_dask,
     listed,
 )
 from richcomponents.errors import CapacityError, DataError

@@ -218,6 +218,11 @@ def is_annotated(X: object) -> bool:
     return hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "obsm") and not hasattr(X, "mod")
 
 
+def is_dask(X: object) -> bool:
+    """Whether X is a dask collection; dask is not imported for that."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+
+
 def are_tables(X: object) -> bool:
     """Whether X holds several tables: a MuData, a dict or a list of tables."""
     if hasattr(X, "obs_names") and hasattr(X, "mod"):
@@ -390,10 +395,10 @@ def check_range(centred: Array, views: Views) -> None:
 
 
 def standardised(covariance: Array) -> tuple[Array, Array]:
-    """Standard deviations (p,), one where a column is constant, and what they leave of a covariance (p, p)."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    """Standard deviations (..., p), one where a column is constant, and what they leave of a covariance (..., p, p)."""
+    scale = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
     scale[scale == 0] = 1.0
-    return scale, np.asarray(covariance / np.outer(scale, scale))
+    return scale, np.asarray(covariance / scale[..., :, None] / scale[..., None, :])
 
 
 def counts_in(view: Array) -> tuple[float, float]:

@@ -22,13 +22,13 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import IntArray, Truth
-from richcomponents.data.align import SideBySide, in_order_of, tables_beside
+from richcomponents.data.align import SideBySide, tables_beside
 from richcomponents.data.cells import is_gap
 from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import ArraySource, Kept, Source, is_path
 from richcomponents.data.sources.memory import FrameSource
-from richcomponents.data.table import are_tables, check_labels, is_annotated
+from richcomponents.data.table import are_tables, check_labels, counts_rows, is_annotated
 from richcomponents.errors import (
     DataError,
     MissingValueError,
@@ -511,3 +511,41 @@ def read_once(rows: Rows, missing: str, order: int, **reading: Any) -> tuple[Mom
     with constants_told_later():
         state = Moments.of(whole, order, **reading)
     return state, say_dropped(state.n, state.n + whole.source.dropped) if isinstance(whole.source, Kept) else ""
+
+
+def in_order_of(table: object, values: Any, what: str, samples: Sequence[Any] | None = None) -> Any:
+    """Values of a labelled series in the order of a labelled table's rows; others as they are.
+
+    Labels count where both have them: a default index (0, 1, ...) is no label beside texts. Beside other numbers it is one: a
+    default index is also what the first rows of a longer table have, and whether these are the same samples nobody can tell.
+    samples : the labels of rows that are no data frame; such tables may have lost samples when they were put side by side, and
+    values of these are left out.
+    """
+    if not hasattr(values, "reindex") or not hasattr(getattr(values, "index", None), "equals"):
+        return values
+    given = values.index
+    if samples is None:
+        here: Any = getattr(table, "index", None) if hasattr(table, "columns") else None
+    elif counts_rows(given) and len(given) != len(samples):
+        return values  # of the rows of the first table, of which some are left out
+    else:
+        import pandas
+
+        here = pandas.Index(list(samples))
+    if not hasattr(here, "equals") or here.equals(given):
+        return values
+    if len(here) != len(given) and (samples is None or len(here.difference(given, sort=False))):
+        return values  # of another length: refused in words elsewhere
+    if here.is_unique and given.is_unique and not len(here.difference(given, sort=False)):
+        return values.reindex(here)
+    numbered = here.dtype.kind in "iu" and given.dtype.kind in "iu"
+    if not numbered and (counts_rows(here) or counts_rows(given)):
+        bare, other = ("the table", what) if counts_rows(here) else (what, "the table")
+        warn_user(f"no sample labels in {bare}: rows are taken to be in the order of {other}", UserWarning)
+        return values
+    unknown = given.difference(here, sort=False)
+    raise DataError(
+        f"the labels of {what} are not those of the table's rows ({len(unknown)} are not in it"
+        + (f", such as {unknown.tolist()[0]!r}" if len(unknown) else "; some stand twice")
+        + f"): give {what} the table's index, or as an array (.to_numpy()) in the order of the rows"
+    )

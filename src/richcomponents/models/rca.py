@@ -28,8 +28,7 @@ from richcomponents.data.align import SideBySide, named_views
 from richcomponents.data.design import Design, is_column
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import is_path
-from richcomponents.data.sources.memory import is_dask
-from richcomponents.data.table import Views, check_finite, check_range, counts_in
+from richcomponents.data.table import Views, check_finite, check_range, counts_in, is_dask
 from richcomponents.errors import (
     ConstantColumnWarning,
     CountsWarning,

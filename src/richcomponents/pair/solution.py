@@ -33,8 +33,7 @@ from richcomponents.errors import (
     WeakIdentificationWarning,
     warn_user,
 )
-from richcomponents.inference.draws import Draws
-from richcomponents.inference.limits import IdentifiedSet, range_of_products
+from richcomponents.inference.draws import Draws, IdentifiedSet, range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.coefficients import (
@@ -61,9 +60,17 @@ from richcomponents.pair.canonical import (
     resolve_rank,
     unseen,
 )
-from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
 from richcomponents.pair.diagnostics import ADVICE, Diagnostics
-from richcomponents.pair.equations import KnownMixing, Spiked, UncorrelatedOwnParts, check_known_mixing
+from richcomponents.pair.evidence import (
+    CrossCumulants,
+    KnownMixing,
+    Spiked,
+    UncorrelatedOwnParts,
+    check_known_mixing,
+    form_of,
+    grams,
+    implicit_grams,
+)
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
 from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
 from richcomponents.storage import storable

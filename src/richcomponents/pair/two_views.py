@@ -18,7 +18,7 @@ from richcomponents.components.wide import Factored, Spread, gaussian_score
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
-from richcomponents.inference.limits import IdentifiedSet
+from richcomponents.inference.draws import IdentifiedSet
 from richcomponents.inference.verdicts import Test, verdict
 from richcomponents.moments import Moments
 from richcomponents.pair.canonical import Canonical, leftover_test, remaining_p_value

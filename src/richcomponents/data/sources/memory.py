@@ -68,11 +68,6 @@ def _is_number(kind: Any) -> bool:
     return bool(kind.is_numeric() or kind == nw.Boolean)
 
 
-def is_dask(X: object) -> bool:
-    """Whether X is a dask collection; dask is not imported for that."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
-
-
 class DaskSource(Source):
     """A dask array of two dimensions, or a dask data frame (whose lengths are computed first)."""
 
