@@ -42,10 +42,18 @@ from richcomponents.inference.posterior import Evidence, Posterior, Prior, T_of,
 from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.inference.witnesses import share_with, widened
 from richcomponents.learning.coefficients import WEAK_INSTRUMENT
-from richcomponents.pair.canonical import LEVEL, Canonical, canonical, leftover_statistic, remaining_p_value
 from richcomponents.pair.evidence import CrossCumulants, UncorrelatedOwnParts
 from richcomponents.pair.solution import PairSolution
-from richcomponents.pair.views import MOST_CORRECTED, Pair, PairFit
+from richcomponents.pair.views import (
+    LEVEL,
+    MOST_CORRECTED,
+    Canonical,
+    Pair,
+    PairFit,
+    canonical,
+    leftover_statistic,
+    remaining_p_value,
+)
 from richcomponents.text import counted, listed, p_value
 
 MOST_LOOKED_AT = 30

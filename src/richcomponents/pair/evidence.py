@@ -1,6 +1,6 @@
 """Evidence: what tells T.
 
-Evidence: cross-cumulants of order three and four, the paper's own.
+CROSS-CUMULANTS of order three and four, the paper's own.
 
 With r shared directions, z = (x, y) and w = (h^-1 (x - K y), y) the jointly whitened z, the higher orders see the shared part
 through k3(x_i, y_j, w_a) and k4(x_i, y_j, w_b, w_a): one slot in each view makes S1 and S3 drop out. All rows of M, their
@@ -14,7 +14,7 @@ Two ways to the same matrices (`form_of` chooses):
   rows, and states without rows.
 * "pairs": M_a'M_b = E_a E_b [(x.x') (y.y') (w.w') w w'] over rows of both blocks, less the pairings: O(n^2 r), no tensor.
 
-Evidence: equations between second moments that hold at the true T.
+EQUATIONS between second moments that hold at the true T.
 
     g(T) = 0 but for noise,      nats -(n / 2) g(T)' N^-1 g(T).
 
@@ -54,8 +54,7 @@ from richcomponents.errors import DataError
 from richcomponents.inference.posterior import Modes, Prior, T_of, best, entries, logistic, symmetric_of
 from richcomponents.inference.verdicts import RULES, Test, against_noise
 from richcomponents.moments.state import Moments
-from richcomponents.pair.canonical import Canonical, remaining_p_value
-from richcomponents.pair.views import SINGULAR, BlockSums, Pair
+from richcomponents.pair.views import SINGULAR, BlockSums, Canonical, Pair, remaining_p_value
 
 
 @dataclass(frozen=True, eq=False)

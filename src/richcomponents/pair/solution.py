@@ -48,18 +48,6 @@ from richcomponents.learning.coefficients import (
 from richcomponents.learning.outcome import Outcome, OutcomeOnV
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data
-from richcomponents.pair.canonical import (
-    Canonical,
-    canonical,
-    canonical_coordinates,
-    every_column,
-    first_copies,
-    largest_rank,
-    leftover_statistic,
-    leftover_test,
-    resolve_rank,
-    unseen,
-)
 from richcomponents.pair.diagnostics import ADVICE, Diagnostics
 from richcomponents.pair.evidence import (
     CrossCumulants,
@@ -72,7 +60,23 @@ from richcomponents.pair.evidence import (
     implicit_grams,
 )
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
-from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
+from richcomponents.pair.views import (
+    MOST_CORRECTED,
+    Answer,
+    BlockSums,
+    Canonical,
+    Pair,
+    PairFit,
+    canonical,
+    canonical_coordinates,
+    every_column,
+    first_copies,
+    largest_rank,
+    leftover_statistic,
+    leftover_test,
+    resolve_rank,
+    unseen,
+)
 from richcomponents.storage import storable
 
 MIN_ROWS, MIN_BLOCKS = 40, 10

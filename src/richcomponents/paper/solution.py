@@ -25,10 +25,9 @@ from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients, Refit, residual_map
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments.data import AffineMap, Data, StateData
-from richcomponents.pair.canonical import canonical_coordinates, resolve_rank, unseen
 from richcomponents.pair.evidence import check_known_mixing
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
-from richcomponents.pair.views import BlockSums
+from richcomponents.pair.views import BlockSums, canonical_coordinates, resolve_rank, unseen
 from richcomponents.paper.contrastive import Extraction, cross_terms, mixing_of_cumulants, truncated_pinv
 from richcomponents.paper.moments import least_squares
 from richcomponents.storage import storable
