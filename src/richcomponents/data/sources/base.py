@@ -229,17 +229,17 @@ class ArraySource(Source):
     def __init__(self, values: Any, names: Sequence[str] | None = None) -> None:
         self.values = check_sparse(values).tocsr() if sparse.issparse(values) else values
         self.names, (self.n_rows, self.width) = None if names is None else tuple(names), values.shape
-        self.held = isinstance(values, np.ndarray) and values.dtype == np.float64
+        self.held = type(values) is np.ndarray and values.dtype == np.float64
 
     def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         if columns is None and self.held:
-            yield as_matrix(self.values)  # whole: most work for threads at once
+            yield np.ascontiguousarray(self.values)  # whole: most work for threads at once
             return
         size = block_rows(self.width if columns is None else len(columns))
         for at in range(0, self.n_rows or 0, size):
             rows = self.values[at : at + size]
             rows = rows if columns is None else rows[:, columns]
-            yield as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
+            yield np.ascontiguousarray(rows) if self.held else as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return {}
