@@ -17,7 +17,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.cells import Column, is_gap, is_number
-from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, memory_source, modalities
+from richcomponents.data.sources.arrays import modalities
 from richcomponents.data.sources.base import Beside, Source, numbered
 from richcomponents.data.table import (
     Views,
@@ -279,23 +279,6 @@ def beside(parts: Mapping[str, Source], key: str | None, how: str, samples: Sour
     return source
 
 
-def tables_beside(tables: object, *, align: str = "same", id: str | None = None) -> SideBySide:
-    """Several tables in memory, each a view: a list, a dict {view: table}, or a MuData; what was left out is warned of."""
-    parts = {}
-    for name, table in named_views(tables).items():
-        try:
-            parts[name] = memory_source(table)
-        except DataError as error:
-            raise DataError(f"view {name!r}: {error}") from error
-        parts[name].title = repr(name)
-    samples = AnnDataSource(AnnDataInMemory(tables), ()) if hasattr(tables, "obs_names") else None
-    source = beside(parts, id, align, samples)
-    source.title, notes, source.notes = "the table", source.notes, ()
-    for note in notes:
-        warn_user(note, UserWarning)
-    return source
-
-
 def modalities_beside(path: Path) -> SideBySide:
     """The modalities of an h5mu file, the samples that all of them have in common, and what the file says of these."""
     parts, samples = modalities(path)
@@ -386,32 +369,3 @@ def as_table(X: object, views: object = None) -> Table:
     resolved = resolve_views(views, values.shape[1], names, values)
     check_finite(values, resolved)
     return Table(values, resolved, sample_index(X), names is not None)
-
-
-def join_views(views: object, *, align: str = "same", id: str | None = None, finite: bool = True) -> Table:
-    """One table from several: a list of tables, a dict {name: table}, or a MuData-like object (`.mod`).
-
-    Tables may be arrays, pandas or polars data frames, or AnnData-like objects (`.X`, `.var_names`, `.obs_names`). Where they
-    carry sample labels (a pandas index, `obs_names`), rows are matched by these and come in the order of the first table that
-    has them; without labels, tables must have the same number of rows and are taken row by row.
-
-    align : "same", labels must be the same ones, in any order; "inner", samples that all tables have, the others are left out,
-    counted and named in a warning; "outer", samples that any table has, with nan where a table has none.
-    id : the column of sample labels, of data frames (of AnnData: of obs); it is no data.
-    finite : refuse missing and infinite values; with align="outer" they are to be expected.
-
-    >>> table = join_views({"rna": np.zeros((4, 2)), "protein": np.ones((4, 3))})
-    >>> table.values.shape, table.views["protein"].tolist()
-    ((4, 5), [2, 3, 4])
-    """
-    source = tables_beside(views, align=align, id=id)
-    names = source.all_names[: source.width]
-    owner = {column: view for view, columns in source.views.items() for column in columns}
-    if wrong := source.not_numbers(names):
-        raise DataError(f"view {owner[wrong[0]]!r}: column {wrong[0]!r} {wrong[1]}")
-    columns = {view: list(own) for view, own in source.views.items()}
-    resolved = resolve_views(columns, source.width, names)
-    table = Table(np.concatenate(list(source.blocks(None))), resolved, source.samples, source.named)
-    if finite and align != "outer":
-        check_finite(table.values, table.views)
-    return table

@@ -18,10 +18,9 @@ import numpy as np
 
 from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import RANK_TOLERANCE, whitening
-from richcomponents.data.align import tables_beside
 from richcomponents.data.cells import Column, declared_order
 from richcomponents.data.classes import Levels
-from richcomponents.data.rows import Rows, State, open_source
+from richcomponents.data.rows import Rows, State, open_source, tables_beside
 from richcomponents.data.table import (
     Views,
     are_tables,

@@ -46,7 +46,7 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     """
     refuse_foreign(X)
     if hasattr(X, "obs_names") and hasattr(X, "mod"):
-        from richcomponents.data.align import join_views  # which reads each of its tables here
+        from richcomponents.data.rows import join_views  # which reads each of its tables here
 
         return join_views(X, finite=False).values
     if sparse.issparse(X):

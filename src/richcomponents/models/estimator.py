@@ -22,10 +22,10 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import IntArray, Truth
-from richcomponents.data.align import SideBySide, tables_beside
+from richcomponents.data.align import SideBySide
 from richcomponents.data.cells import is_gap
 from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
-from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.rows import Rows, open_source, tables_beside
 from richcomponents.data.sources.base import ArraySource, Kept, Source, is_path
 from richcomponents.data.sources.memory import FrameSource
 from richcomponents.data.table import are_tables, check_labels, counts_rows, is_annotated

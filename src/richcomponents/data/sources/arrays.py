@@ -35,7 +35,7 @@ from richcomponents.data.sources.base import (
     obsm_names,
 )
 from richcomponents.data.sources.memory import FrameSource
-from richcomponents.data.table import as_matrix, check_sparse, column_names, is_annotated
+from richcomponents.data.table import as_matrix, check_sparse
 from richcomponents.errors import CapacityError, DataError
 
 
@@ -524,19 +524,3 @@ def _labels(frame: Any) -> tuple[str, ...] | None:
         return None
     held = frame[index] if hasattr(frame[index], "dtype") else frame[index]["values"]
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in held[:])
-
-
-def memory_source(X: Any) -> Source:
-    """A table in memory; only of arrays all columns have to be numbers."""
-    if is_annotated(X):
-        return AnnDataSource(AnnDataInMemory(X), ["X"])
-    if hasattr(X, "obs_names"):  # like an AnnData, without all that describes samples
-        source = memory_source(X.X)
-        source.names, source.samples = tuple(map(str, X.var_names)), tuple(X.obs_names)
-        return source
-    if sparse.issparse(X):
-        return ArraySource(X)
-    names = column_names(X)
-    if names is not None and len(getattr(X, "shape", ())) == 2:
-        return FrameSource(X)
-    return ArraySource(as_matrix(X), names)

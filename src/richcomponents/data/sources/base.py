@@ -239,7 +239,11 @@ class ArraySource(Source):
         for at in range(0, self.n_rows or 0, size):
             rows = self.values[at : at + size]
             rows = rows if columns is None else rows[:, columns]
-            yield np.ascontiguousarray(rows) if self.held else as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
+            yield (
+                np.ascontiguousarray(rows)
+                if self.held
+                else as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
+            )
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         return {}
