@@ -1,1 +1,2 @@
-"""In: second moments and block cumulants of two views. Out: what is known of T, and Parts."""
+"""In: second moments and block cumulants of two views. Out: a PairSolution: the posterior of T, and every answer that is a function
+of it."""
