@@ -1,2 +1,1 @@
-"""In: second moments and block cumulants of two views. Out: a PairSolution: the posterior of T, and every answer that is a function
-of it."""
+"""In: second moments and block cumulants of two views. Out: a PairSolution: the posterior of T, and every answer that follows."""
