@@ -25,7 +25,7 @@ def paper(draws: int, seed: int) -> None:
                 data = rc.datasets.make_contrastive(3000, 3, S2="skewed", A=A, random_state=seed + draw)
                 rca = rc.ContrastiveRCA(views=3, method="paper", A=data.A if given else None)
                 found = rc.ComponentRegression(rca=rca).fit(data.X, data.y).coefficients_
-                if found is not None:
+                if found is not None and data.beta is not None:
                     low, high = found.interval(0.95)
                     inside.append(np.mean((np.asarray(low) <= data.beta) & (data.beta <= np.asarray(high))))
                     stated += 1
