@@ -239,8 +239,7 @@ def refuse_foreign(X: object) -> None:
         raise DataError(
             "this is a path or a text, where values in memory are needed: open_source(path).array() reads them"
         )
-    kind = type(X).__module__.partition(".")[0]
-    if kind in ("dask", "dask_expr"):
+    if is_dask(X):
         raise DataError("this is a dask collection, where values in memory are needed: compute() it")
     name = type(X).__name__
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
@@ -514,11 +513,11 @@ class Views:
             raise KeyError(f"there is no view {name!r}; the views are {', '.join(map(repr, self.names))}")
         return self.columns[name]
 
-    def listed(self, view: int, most: int = 12) -> str:
+    def listed(self, view: int) -> str:
         """'tests (30 columns): tp53, brca1, ...', for summaries."""
         names = [in_line(self.feature_names[column]) for column in self[view]]
-        more = ", ..." if len(names) > most else ""
-        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}{more}"
+        more = ", ..." if len(names) > 12 else ""
+        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:12])}{more}"
 
     def describe(self, column: int) -> str:
         """'column 'tp53' of view 'tests'', for messages."""
