@@ -177,7 +177,7 @@ class AloneLearner(ComponentLearner):
         self._check_parameters()
         model = self.unfitted_rca()
         refuse_second_table(y)
-        data, _ = fit_rca(model, X, groups=groups)
+        data, *_ = fit_rca(model, X, groups=groups)
         self._keep_rca(model)
         component = self.component_
         if self.on_rows and component.source is None:

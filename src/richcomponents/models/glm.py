@@ -129,7 +129,7 @@ class ComponentGLM(OutcomeLearner):
         X, y, groups, _ = present(model, X, y, groups)
         target = self._outcome_codes(labels_in(X, y) if column is not None else y)
         numbers = self._numbers(target)[0]
-        _, outcome = fit_rca(model, X, numbers, groups, component=self.component, column=column, every_row=True)
+        _, outcome, _ = fit_rca(model, X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
         self._count(target)

@@ -459,11 +459,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 @transaction
 def fit_rca(
     model: ComponentAnalysis, X: object, y: object = None, groups: object = None, **options: Any
-) -> tuple[Data, Any]:
+) -> tuple[Data, Any, Sample]:
     """Fit an RCA to a table, a file, a stream (read once) or a state, and read an outcome beside the views, if there is one.
 
     Returned are what the solver saw, which can be asked for more (moments of maps of the columns of all views, covariates
-    removed), and the outcome.
+    removed), the outcome, and what was read.
 
     X, y, groups : as of :meth:`ComponentAnalysis.outcome`; options : those of :meth:`Sample.of`, and component, what the
     outcome depends on; every_row, the rows themselves are needed, in memory, not only their second moments, also of a component
@@ -471,7 +471,8 @@ def fit_rca(
     """
     model._check_parameters()
     solving = {name: options.pop(name) for name in ("component", "every_row", "quiet") if name in options}
-    return _fit(model, Sample.of(model, X, y, groups, **options), **solving)
+    sample = Sample.of(model, X, y, groups, **options)
+    return *_fit(model, sample, **solving), sample
 
 
 def _fit(

@@ -105,7 +105,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self._check_parameters()
         model = self.unfitted_rca()
         X, y, groups, _ = present(model, X, y, groups)
-        _, outcome = fit_rca(model, X, y if is_column(y) else _outcome(y), groups, component=self.component)
+        _, outcome, _ = fit_rca(model, X, y if is_column(y) else _outcome(y), groups, component=self.component)
         self._keep_rca(model)
         return self._learn(outcome, y, grouped=groups is not None)
 
