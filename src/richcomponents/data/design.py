@@ -438,7 +438,9 @@ def place(table: Rows | State, column: Any, role: str = "the outcome") -> int:
     known = column in (names or ()) if isinstance(column, str) else is_column(column) and -width <= column < width
     if not known:
         title = table.source.title if isinstance(table, Rows) else "the state"
-        said = f"{title} has no column {column!r} ({role})" if names else f"{role} {column!r} is not a column of {title}"
+        said = (
+            f"{title} has no column {column!r} ({role})" if names else f"{role} {column!r} is not a column of {title}"
+        )
         raise DataError(f"{said}; its columns are {list(names or range(width))[:8]}")
     return int(chosen_columns([column], width, names)[0])
 

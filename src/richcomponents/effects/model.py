@@ -127,8 +127,9 @@ class ExposureEffects(Estimator):
         data, _, sample = fit_rca(model, table, groups=groups, quiet=True, **reading)
         if not model.solution_.infers_T:
             raise DataError('effects need ContrastiveRCA(method="efficient")')
-        if len(explained := model.fitted_.explained_columns):
-            what = model.views_.describe(int(explained[0]))
+        left: Any = model.fitted_.partial
+        for column in design.columns[left.explained & (left.variances > 0)][:1]:
+            what = model.views_.describe(int(column))
             raise DataError(f"{what} is an exact function of the exposures and covariates: take it out of the views")
         self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *design.covariate_notes())
         return self._solve(self._problem(data, sample))
@@ -186,7 +187,7 @@ class ExposureEffects(Estimator):
             keep = complete_rows(table.select(np.concatenate([design.used, found.columns])))
             if not keep.all():  # classes are those of the rows that are left
                 say_dropped(int(keep.sum()), len(keep))
-                groups, weight = (one if isinstance(one, str) else taken(one, keep) for one in (groups, weight))
+                groups, weight = taken(groups, keep), taken(weight, keep)
                 y = y if y is None or names_columns(found.table, y) else taken(y, keep)
                 return self._read(model, self._open(X, reset=False).kept(keep), y, groups, weight, reset=False)
         return found, table, design, groups, weight

@@ -393,7 +393,7 @@ class ComponentGLM(OutcomeLearner):
         not tell; what one has too much of the view, the other lacks."""
         model, theta = self._need_rca(), np.atleast_2d(self.coef_)
         fitted, rows = model.fitted_, used_rows(model, X).array()
-        error = fitted.prediction_error(self.component)
+        error = fitted.solution.predict(fitted.key(self.component), np.zeros((0, len(fitted.design.columns))))[1]
         eta = self._predictors(fitted.predict(rows, self.component))
         for j, shared in enumerate(self._through_shared or ()):
             if shared is not None:

@@ -52,7 +52,6 @@ from richcomponents.models.estimator import (
     present,
     refuse_second_table,
     say_dropped,
-    say_where,
     taken,
     transaction,
     under_labels,
@@ -498,8 +497,14 @@ def _fit(
     try:
         fit, data = model._solved_data(*_begun(model, sample), contradicts)
     except MissingValueError as error:
-        say_where(error, sample.table, sample.design)
-        raise
+        table = sample.table
+        if isinstance(table, Moments) or (missed := table.first_missing()) is None:
+            raise
+        row, at, count = missed
+        raise DataError(
+            f"{sample.design.describe(at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
+            f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
+        ) from error
     model._adopt(fit)
     if not quiet:
         fit.solution.warn()
