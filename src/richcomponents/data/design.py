@@ -169,7 +169,11 @@ class Design:
         samples: the fit may have read the same columns from another kind of table."""
         if not isinstance(table, Rows):
             numbers = self._numbers(table.names, table.layout.n_columns, "the state")
-            return table.select(numbers if outcome is None else np.append(numbers, _in_state(table, outcome)))
+            if outcome is not None and not is_column(outcome):
+                raise DataError(
+                    "a state holds the outcome as one of its columns: give y as its name or number, fit(state, y=...)"
+                )
+            return table.select(numbers if outcome is None else np.append(numbers, place(table, outcome)))
         own = dict.fromkeys(self.views.feature_names[c] for c in self.used if self.named and c < self.width)
         missing = {*own} - {*(table.names or ())}
         groups = [group for group, columns in table.source.groups.items() if not missing.isdisjoint(columns)]
@@ -225,7 +229,7 @@ def lay_out(
     wanted = [given] if isinstance(given, str) else list(given)  # one name, or one pattern
     if not isinstance(table, Rows):
         width, names = table.layout.n_columns, table.names
-        known, asked = _known(wanted, width, names), [_in_state(table, one) for one in beside]
+        known, asked = _known(wanted, width, names), [place(table, one) for one in beside]
         design = Design(_views(views, width, names, [*known, *asked]), known, (), (), width, names is not None)
         return table, _checked(design, asked)
     if views is None and len(table.views) > 1:
@@ -423,14 +427,17 @@ def unused(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _in_state(state: State, y: object) -> int:
-    """The number of the column of a state that is the outcome."""
-    width, names = state.layout.n_columns, state.names
-    if not is_column(y):
-        raise DataError(
-            "a state holds the outcome as one of its columns: give y as its name or number, fit(state, y=...)"
+def place(table: Rows | State, column: Any, role: str = "the outcome") -> int:
+    """The number of a column; role : for messages."""
+    width, names = table.width if isinstance(table, Rows) else table.layout.n_columns, table.names
+    known = column in (names or ()) if isinstance(column, str) else is_column(column) and -width <= column < width
+    if not known:
+        title = table.source.title if isinstance(table, Rows) else "the state"
+        said = (
+            f"{title} has no column {column!r} ({role})" if names else f"{role} {column!r} is not a column of {title}"
         )
-    return int(chosen_columns([y], width, names)[0])
+        raise DataError(f"{said}; its columns are {list(names or range(width))[:8]}")
+    return int(chosen_columns([column], width, names)[0])
 
 
 # ---- the command line: columns by name

@@ -31,7 +31,6 @@ from richcomponents.data.sources.memory import FrameSource
 from richcomponents.data.table import are_tables, check_labels, counts_rows, is_annotated
 from richcomponents.errors import (
     DataError,
-    MissingValueError,
     MissingValueWarning,
     constants_told_later,
     not_again,
@@ -320,31 +319,16 @@ def data_of(
         last = {"the outcome": np.arange(len(design.used), table.width)}
         gaps = Gaps.of(table, {name: at for name, at in (design.parts() | last).items() if len(at)}, describe)
         if gaps.any:
-            _refuse_wide(design, float(gaps.weight @ gaps.stand_ins))
+            rows = float(gaps.weight @ gaps.stand_ins)  # with values of all views
+            for name, columns in design.parts().items():  # views that would be reduced
+                if len(columns) > max(rows / _ROWS_PER_COLUMN, 2):
+                    raise DataError(
+                        f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: "
+                        f"with gaps, {_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
+                    )
             with constants_told_later():
                 return Available.of(table, gaps, n_blocks, groups, describe), gaps.note()
     return RowData(table, n_blocks, groups, **progress), ""
-
-
-def _refuse_wide(design: Design, rows: float) -> None:
-    """Views that would be reduced; rows : with values of all views."""
-    for name, columns in design.parts().items():
-        if len(columns) > max(rows / _ROWS_PER_COLUMN, 2):
-            raise DataError(
-                f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: with "
-                f"gaps, {_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
-            )
-
-
-def say_where(error: MissingValueError, table: Rows | Moments, design: Design) -> None:
-    """Refuse gaps by the column and the row of the first, if it can be read again."""
-    if isinstance(table, Moments) or (missed := table.first_missing()) is None:
-        return
-    row, at, count = missed
-    raise DataError(
-        f"{design.describe(at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
-        f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
-    ) from error
 
 
 # ---- which column plays which part, and which rows count
@@ -382,8 +366,7 @@ def present(
     if keep.all():
         return X, y, groups, sample_weight
     say_dropped(int(keep.sum()), len(keep), f"no {role}")
-    left = (one if isinstance(one, str) else taken(one, keep) for one in (groups, sample_weight))
-    return rows.kept(keep), y if named else taken(y, keep), *left
+    return rows.kept(keep), y if named else taken(y, keep), taken(groups, keep), taken(sample_weight, keep)
 
 
 def in_one_order(X: Any, **values: Any) -> list[Any]:
@@ -438,9 +421,9 @@ def there(values: Any, n: int | None) -> Truth | None:
 
 
 def taken(values: Any, keep: Truth) -> Any:
-    """These rows of a column or table in memory, of the same kind."""
-    if values is None:
-        return None
+    """These rows of a column or table in memory, of the same kind; None and names of columns as they are."""
+    if values is None or isinstance(values, str):
+        return values
     frame = nw.from_native(values, pass_through=True, eager_only=True, allow_series=True)
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         return frame.filter(keep.tolist()).to_native()
@@ -448,7 +431,6 @@ def taken(values: Any, keep: Truth) -> Any:
 
 
 def complete_rows(table: Rows) -> Truth:
-    """(n,): rows without gaps in any column."""
     return _gaps(table)[0]
 
 
