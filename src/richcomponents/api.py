@@ -11,7 +11,7 @@ from richcomponents.cumulants import cross_cumulant as cross_cumulant
 from richcomponents.cumulants import cumulant as cumulant
 from richcomponents.cumulants import projected_cumulant as projected_cumulant
 from richcomponents.data.align import as_table as as_table
-from richcomponents.data.align import join_views as join_views
+from richcomponents.data.rows import join_views as join_views
 from richcomponents.effects.model import ExposureEffects as ExposureEffects
 from richcomponents.errors import CapacityError as CapacityError
 from richcomponents.errors import ConstantColumnWarning as ConstantColumnWarning

@@ -35,7 +35,7 @@ from richcomponents.data.table import as_matrix, check_outcome, column_names
 from richcomponents.errors import DataError
 from richcomponents.learning.coefficients import simple_map
 from richcomponents.models.rca import read_views
-from richcomponents.pair.canonical import canonical
+from richcomponents.pair.views import canonical
 
 __all__ = ["ancova", "cca", "covariates", "instrumental", "kernel_cca", "naive", "ruv2", "ruv4", "true", "unadjusted"]
 

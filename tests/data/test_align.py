@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 import richcomponents as rc
-from richcomponents.data.align import align_labels, join_views
+from richcomponents.data.align import align_labels
+from richcomponents.data.rows import join_views
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import pytest
 from scipy import sparse
 
 import richcomponents as rc
-from richcomponents.data.align import as_table, join_views
+from richcomponents.data.align import as_table
+from richcomponents.data.rows import join_views
 from richcomponents.data.table import as_matrix, resolve_views
 
 NAMES = ["t1", "t2", "c1", "c2", "age"]

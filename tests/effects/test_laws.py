@@ -7,8 +7,7 @@ import richcomponents as rc
 from richcomponents.effects.estimate import ancova, effects_on, widened, without_each
 from richcomponents.effects.moments import Given
 from richcomponents.inference.verdicts import verdict
-from richcomponents.pair.canonical import canonical
-from richcomponents.pair.views import Pair
+from richcomponents.pair.views import Pair, canonical
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import richcomponents as rc
-from richcomponents.inference.limits import range_of_products
+from richcomponents.inference.draws import range_of_products
 from richcomponents.learning.coefficients import MOST_ADDED, on_features, simple_map
 from richcomponents.learning.outcome import Outcome
 from richcomponents.models import subspace_distance

@@ -8,7 +8,7 @@ import pytest
 
 import richcomponents as rc
 from richcomponents.datasets import make_contrastive
-from richcomponents.pair.cumulants import CrossCumulants
+from richcomponents.pair.evidence import CrossCumulants
 
 pytestmark = pytest.mark.filterwarnings("ignore::richcomponents.errors.WeakIdentificationWarning")
 

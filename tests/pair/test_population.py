@@ -8,10 +8,8 @@ import pytest
 from richcomponents.inference.draws import Draws, Shrunk, shrink
 from richcomponents.inference.posterior import Prior, entries, logistic, multiplicity, score, symmetric_of
 from richcomponents.learning.coefficients import Safe, Stretch
-from richcomponents.pair.canonical import canonical
-from richcomponents.pair.cumulants import CrossCumulants
-from richcomponents.pair.equations import INSIDE, KnownMixing, UncorrelatedOwnParts
-from richcomponents.pair.views import Pair
+from richcomponents.pair.evidence import INSIDE, CrossCumulants, KnownMixing, UncorrelatedOwnParts
+from richcomponents.pair.views import Pair, canonical
 
 SHAPES = [(3, 3, 3), (4, 6, 2), (5, 3, 3), (3, 5, 1)]
 

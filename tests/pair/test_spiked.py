@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from richcomponents.inference.posterior import entries, logistic, score, symmetric_of
-from richcomponents.pair.canonical import canonical
-from richcomponents.pair.equations import INSIDE, Spiked
-from richcomponents.pair.views import Pair
+from richcomponents.pair.evidence import INSIDE, Spiked
+from richcomponents.pair.views import Pair, canonical
 
 SHAPES = [(4, 6, 2, 1), (6, 5, 5, 2), (6, 4, 1, 1)]
 ROWS = 1000.0

@@ -17,7 +17,7 @@ import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.cells import Column, is_gap, is_number
-from richcomponents.data.sources.arrays import AnnDataInMemory, AnnDataSource, memory_source, modalities
+from richcomponents.data.sources.arrays import modalities
 from richcomponents.data.sources.base import Beside, Source, numbered
 from richcomponents.data.table import (
     Views,
@@ -25,7 +25,6 @@ from richcomponents.data.table import (
     check_finite,
     check_labels,
     column_names,
-    counts_rows,
     is_label,
     listed,
     repeated,
@@ -280,23 +279,6 @@ def beside(parts: Mapping[str, Source], key: str | None, how: str, samples: Sour
     return source
 
 
-def tables_beside(tables: object, *, align: str = "same", id: str | None = None) -> SideBySide:
-    """Several tables in memory, each a view: a list, a dict {view: table}, or a MuData; what was left out is warned of."""
-    parts = {}
-    for name, table in named_views(tables).items():
-        try:
-            parts[name] = memory_source(table)
-        except DataError as error:
-            raise DataError(f"view {name!r}: {error}") from error
-        parts[name].title = repr(name)
-    samples = AnnDataSource(AnnDataInMemory(tables), ()) if hasattr(tables, "obs_names") else None
-    source = beside(parts, id, align, samples)
-    source.title, notes, source.notes = "the table", source.notes, ()
-    for note in notes:
-        warn_user(note, UserWarning)
-    return source
-
-
 def modalities_beside(path: Path) -> SideBySide:
     """The modalities of an h5mu file, the samples that all of them have in common, and what the file says of these."""
     parts, samples = modalities(path)
@@ -360,44 +342,6 @@ def _labels_rows(name: str, values: Column) -> bool:
 # ---- values beside a table
 
 
-def in_order_of(table: object, values: Any, what: str, samples: Sequence[Any] | None = None) -> Any:
-    """Values of a labelled series in the order of a labelled table's rows; others as they are.
-
-    Labels count where both have them: a default index (0, 1, ...) is no label beside texts. Beside other numbers it is one: a
-    default index is also what the first rows of a longer table have, and whether these are the same samples nobody can tell.
-    samples : the labels of rows that are no data frame; such tables may have lost samples when they were put side by side, and
-    values of these are left out.
-    """
-    if not hasattr(values, "reindex") or not hasattr(getattr(values, "index", None), "equals"):
-        return values
-    given = values.index
-    if samples is None:
-        here: Any = getattr(table, "index", None) if hasattr(table, "columns") else None
-    elif counts_rows(given) and len(given) != len(samples):
-        return values  # of the rows of the first table, of which some are left out
-    else:
-        import pandas
-
-        here = pandas.Index(list(samples))
-    if not hasattr(here, "equals") or here.equals(given):
-        return values
-    if len(here) != len(given) and (samples is None or len(here.difference(given, sort=False))):
-        return values  # of another length: refused in words elsewhere
-    if here.is_unique and given.is_unique and not len(here.difference(given, sort=False)):
-        return values.reindex(here)
-    numbered = here.dtype.kind in "iu" and given.dtype.kind in "iu"
-    if not numbered and (counts_rows(here) or counts_rows(given)):
-        bare, other = ("the table", what) if counts_rows(here) else (what, "the table")
-        warn_user(f"no sample labels in {bare}: rows are taken to be in the order of {other}", UserWarning)
-        return values
-    unknown = given.difference(here, sort=False)
-    raise DataError(
-        f"the labels of {what} are not those of the table's rows ({len(unknown)} are not in it"
-        + (f", such as {unknown.tolist()[0]!r}" if len(unknown) else "; some stand twice")
-        + f"): give {what} the table's index, or as an array (.to_numpy()) in the order of the rows"
-    )
-
-
 # ---- tables as arrays
 
 
@@ -425,32 +369,3 @@ def as_table(X: object, views: object = None) -> Table:
     resolved = resolve_views(views, values.shape[1], names, values)
     check_finite(values, resolved)
     return Table(values, resolved, sample_index(X), names is not None)
-
-
-def join_views(views: object, *, align: str = "same", id: str | None = None, finite: bool = True) -> Table:
-    """One table from several: a list of tables, a dict {name: table}, or a MuData-like object (`.mod`).
-
-    Tables may be arrays, pandas or polars data frames, or AnnData-like objects (`.X`, `.var_names`, `.obs_names`). Where they
-    carry sample labels (a pandas index, `obs_names`), rows are matched by these and come in the order of the first table that
-    has them; without labels, tables must have the same number of rows and are taken row by row.
-
-    align : "same", labels must be the same ones, in any order; "inner", samples that all tables have, the others are left out,
-    counted and named in a warning; "outer", samples that any table has, with nan where a table has none.
-    id : the column of sample labels, of data frames (of AnnData: of obs); it is no data.
-    finite : refuse missing and infinite values; with align="outer" they are to be expected.
-
-    >>> table = join_views({"rna": np.zeros((4, 2)), "protein": np.ones((4, 3))})
-    >>> table.values.shape, table.views["protein"].tolist()
-    ((4, 5), [2, 3, 4])
-    """
-    source = tables_beside(views, align=align, id=id)
-    names = source.all_names[: source.width]
-    owner = {column: view for view, columns in source.views.items() for column in columns}
-    if wrong := source.not_numbers(names):
-        raise DataError(f"view {owner[wrong[0]]!r}: column {wrong[0]!r} {wrong[1]}")
-    columns = {view: list(own) for view, own in source.views.items()}
-    resolved = resolve_views(columns, source.width, names)
-    table = Table(np.concatenate(list(source.blocks(None))), resolved, source.samples, source.named)
-    if finite and align != "outer":
-        check_finite(table.values, table.views)
-    return table

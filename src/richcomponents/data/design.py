@@ -18,10 +18,9 @@ import numpy as np
 
 from richcomponents.algebra import IntArray
 from richcomponents.algebra.arrays import RANK_TOLERANCE, whitening
-from richcomponents.data.align import tables_beside
 from richcomponents.data.cells import Column, declared_order
 from richcomponents.data.classes import Levels
-from richcomponents.data.rows import Rows, State, open_source
+from richcomponents.data.rows import Rows, State, open_source, tables_beside
 from richcomponents.data.table import (
     Views,
     are_tables,
@@ -127,7 +126,7 @@ class Design:
 
     def parts(self) -> dict[str, IntArray]:
         """The columns of each view, and of the covariates, among those side by side."""
-        parts = {name: np.arange(place.start, place.stop) for name, place in self.places().items()}
+        parts = dict(self.side_by_side().columns)
         return parts | ({"covariates": np.arange(len(self.columns), len(self.used))} if len(self.known) else {})
 
     def describe(self, column: int) -> str:
@@ -170,11 +169,17 @@ class Design:
         samples: the fit may have read the same columns from another kind of table."""
         if not isinstance(table, Rows):
             numbers = self._numbers(table.names, table.layout.n_columns, "the state")
-            return table.select(numbers if outcome is None else np.append(numbers, _in_state(table, outcome)))
+            if outcome is not None and not is_column(outcome):
+                raise DataError(
+                    "a state holds the outcome as one of its columns: give y as its name or number, fit(state, y=...)"
+                )
+            return table.select(numbers if outcome is None else np.append(numbers, place(table, outcome)))
         own = dict.fromkeys(self.views.feature_names[c] for c in self.used if self.named and c < self.width)
-        rows = table.including((*self.groups, *table.source.groups_of(own)))
+        missing = {*own} - {*(table.names or ())}
+        groups = [group for group, columns in table.source.groups.items() if not missing.isdisjoint(columns)]
+        rows = table.including([*self.groups, *groups])
         for name in own:
-            if name not in (rows.names or own) and rows.source.annotation(name) == name:
+            if rows.names is not None and rows.source.annotation(name) == name:
                 rows = Added(name).to(rows, "column")
         numbers = self._numbers(rows.names, rows.width, rows.source.title)
         for one in self.added:
@@ -224,7 +229,7 @@ def lay_out(
     wanted = [given] if isinstance(given, str) else list(given)  # one name, or one pattern
     if not isinstance(table, Rows):
         width, names = table.layout.n_columns, table.names
-        known, asked = _known(wanted, width, names), [_in_state(table, one) for one in beside]
+        known, asked = _known(wanted, width, names), [place(table, one) for one in beside]
         design = Design(_views(views, width, names, [*known, *asked]), known, (), (), width, names is not None)
         return table, _checked(design, asked)
     if views is None and len(table.views) > 1:
@@ -278,11 +283,6 @@ class _Desk:
         self.added.append(one)
         return range(before, self.rows.width)
 
-    def _annotation(self, name: object) -> str | None:
-        """What only describes the samples under that name."""
-        own = not isinstance(name, str) or name in (self.rows.names or ())
-        return None if own else self.rows.source.annotation(name)
-
     def spelled(self, part: Any) -> Any:
         """The columns of a view: groups of columns (a layer, a modality, a file's own view) by the names of these, and what
         describes the samples added to the table."""
@@ -292,7 +292,7 @@ class _Desk:
         out: list[Any] = []
         together = {**self.rows.source.groups, **self.rows.views}
         for item in part:
-            if (name := self._annotation(item)) is not None:
+            if (name := self.rows.source.annotation(item)) is not None:
                 self.add(Added(name), "column")
                 out.append(name)
             elif isinstance(item, str) and item not in (self.rows.names or ()) and item in together:
@@ -305,15 +305,13 @@ class _Desk:
         """Numbers of the columns that `covariates=` means, each once."""
         names, every = self.rows.names, list[Any]()  # names, or numbers of columns without
         for one in wanted:
-            name = self._annotation(one)
+            name = self.rows.source.annotation(one)
             numbers = _known([one], self.width, names) if name is None else ()
             every += [name] if name is not None else [int(c) if names is None else names[c] for c in numbers]
         twice = next((one for i, one in enumerate(every) if one in every[:i]), None)
         if twice is not None:
             raise DataError(f"covariate {twice!r} is named twice: name it once")
-        texts = {} if names is None and not self.rows.source.annotations else self.rows.source.texts(
-            [one for one in every if isinstance(one, str)]
-        )  # fmt: skip
+        texts = self.rows.source.texts([one for one in every if isinstance(one, str)])
         out: list[int] = []
         for one in every:
             if one in texts:
@@ -429,18 +427,17 @@ def unused(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _in_state(state: State, y: object) -> int:
-    """The number of the column of a state that is the outcome."""
-    width, names = state.layout.n_columns, state.names
-    if not is_column(y):
-        raise DataError(
-            "a state holds the outcome as one of its columns: give y as its name or number, fit(state, y=...)"
+def place(table: Rows | State, column: Any, role: str = "the outcome") -> int:
+    """The number of a column; role : for messages."""
+    width, names = table.width if isinstance(table, Rows) else table.layout.n_columns, table.names
+    known = column in (names or ()) if isinstance(column, str) else is_column(column) and -width <= column < width
+    if not known:
+        title = table.source.title if isinstance(table, Rows) else "the state"
+        said = (
+            f"{title} has no column {column!r} ({role})" if names else f"{role} {column!r} is not a column of {title}"
         )
-    if isinstance(y, str) and y not in (names or ()):
-        raise DataError(
-            f"the state has no column {y!r} (the outcome); its columns are {list(names or range(width))[:8]}"
-        )
-    return int(chosen_columns([y], width, names)[0])
+        raise DataError(f"{said}; its columns are {list(names or range(width))[:8]}")
+    return int(chosen_columns([column], width, names)[0])
 
 
 # ---- the command line: columns by name

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -20,9 +21,16 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray, Truth
 from richcomponents.algebra.arrays import LEAF, MEMORY_LIMIT, in_pieces
-from richcomponents.data.align import beside, modalities_beside, tables_beside
+from richcomponents.data.align import SideBySide, Table, beside, modalities_beside, named_views
 from richcomponents.data.cells import Column
-from richcomponents.data.sources.arrays import NpySource, NpzSource, h5ad_source, memory_source, zarr_source
+from richcomponents.data.sources.arrays import (
+    AnnDataInMemory,
+    AnnDataSource,
+    NpySource,
+    NpzSource,
+    h5ad_source,
+    zarr_source,
+)
 from richcomponents.data.sources.base import (
     ArraySource,
     BlockSource,
@@ -32,17 +40,21 @@ from richcomponents.data.sources.base import (
     block_rows,
     is_path,
 )
-from richcomponents.data.sources.memory import DaskSource, is_dask
+from richcomponents.data.sources.memory import DaskSource, FrameSource
 from richcomponents.data.sources.tables import DelimitedSource, ParquetSource
 from richcomponents.data.table import (
     are_tables,
     as_matrix,
+    check_finite,
     chosen_columns,
+    column_names,
     frequencies,
     is_annotated,
+    is_dask,
     listed,
+    resolve_views,
 )
-from richcomponents.errors import CapacityError, DataError
+from richcomponents.errors import CapacityError, DataError, warn_user
 from richcomponents.text import in_line
 
 
@@ -110,6 +122,68 @@ def open_source(X: object, *, id: str | None = None, **options: Any) -> Rows:
     ):
         return Rows(BlockSource(X))
     return Rows(memory_source(X))
+
+
+def memory_source(X: Any) -> Source:
+    """A table in memory; only of arrays all columns have to be numbers."""
+    if is_annotated(X):
+        return AnnDataSource(AnnDataInMemory(X), ["X"])
+    if hasattr(X, "obs_names"):  # like an AnnData, without all that describes samples
+        source = memory_source(X.X)
+        source.names, source.samples = tuple(map(str, X.var_names)), tuple(X.obs_names)
+        return source
+    if sparse.issparse(X):
+        return ArraySource(X)
+    names = column_names(X)
+    if names is not None and len(getattr(X, "shape", ())) == 2:
+        return FrameSource(X)
+    return ArraySource(as_matrix(X), names)
+
+
+def tables_beside(tables: object, *, align: str = "same", id: str | None = None) -> SideBySide:
+    """Several tables in memory, each a view: a list, a dict {view: table}, or a MuData; what was left out is warned of."""
+    parts = {}
+    for name, table in named_views(tables).items():
+        try:
+            parts[name] = memory_source(table)
+        except DataError as error:
+            raise DataError(f"view {name!r}: {error}") from error
+        parts[name].title = repr(name)
+    samples = AnnDataSource(AnnDataInMemory(tables), ()) if hasattr(tables, "obs_names") else None
+    source = beside(parts, id, align, samples)
+    source.title, notes, source.notes = "the table", source.notes, ()
+    for note in notes:
+        warn_user(note, UserWarning)
+    return source
+
+
+def join_views(views: object, *, align: str = "same", id: str | None = None, finite: bool = True) -> Table:
+    """One table from several: a list of tables, a dict {name: table}, or a MuData-like object (`.mod`).
+
+    Tables may be arrays, pandas or polars data frames, or AnnData-like objects (`.X`, `.var_names`, `.obs_names`). Where they
+    carry sample labels (a pandas index, `obs_names`), rows are matched by these and come in the order of the first table that
+    has them; without labels, tables must have the same number of rows and are taken row by row.
+
+    align : "same", labels must be the same ones, in any order; "inner", samples that all tables have, the others are left out,
+    counted and named in a warning; "outer", samples that any table has, with nan where a table has none.
+    id : the column of sample labels, of data frames (of AnnData: of obs); it is no data.
+    finite : refuse missing and infinite values; with align="outer" they are to be expected.
+
+    >>> table = join_views({"rna": np.zeros((4, 2)), "protein": np.ones((4, 3))})
+    >>> table.values.shape, table.views["protein"].tolist()
+    ((4, 5), [2, 3, 4])
+    """
+    source = tables_beside(views, align=align, id=id)
+    names = source.all_names[: source.width]
+    owner = {column: view for view, columns in source.views.items() for column in columns}
+    if wrong := source.not_numbers(names):
+        raise DataError(f"view {owner[wrong[0]]!r}: column {wrong[0]!r} {wrong[1]}")
+    columns = {view: list(own) for view, own in source.views.items()}
+    resolved = resolve_views(columns, source.width, names)
+    table = Table(np.concatenate(list(source.blocks(None))), resolved, source.samples, source.named)
+    if finite and align != "outer":
+        check_finite(table.values, table.views)
+    return table
 
 
 _READERS: dict[str, Callable[..., Source]] = {
@@ -198,7 +272,7 @@ class Rows:
         if not isinstance(source, Source):
             source = ArraySource(as_matrix(source)) if isinstance(source, np.ndarray) else BlockSource(source)
         self.source, self.maps, self.weighted = source, tuple(maps), weighted
-        self.transform = _Maps(self.maps, weighted) if maps else None
+        self.transform = partial(_through, self.maps, weighted) if maps else None
         self.n_rows, self.views, self.files = source.n_rows, source.views, source.files
         self.rereadable, self.held = source.rereadable, source.held
         every = np.arange(source.width)
@@ -328,10 +402,8 @@ class Rows:
 
         Numbers, or texts with None where there is none; those `written` are texts as they are written (007 is not 7).
         """
-        there = set(self.source.all_names)
-        for name in names:
-            if name not in there:
-                self.source.check_column(name, "a column to be read")
+        for name in {*names} - {*self.source.all_names}:
+            self.source.check_column(name, "a column to be read")
         columns = self.source.read(names, written)
         if any(not len(values) for values in columns.values()):
             raise DataError(f"{self.source.title} holds no rows")
@@ -389,14 +461,9 @@ class Rows:
         return False
 
 
-class _Maps:
-    """Row-wise maps, one after another (a class, so that it can be sent to other processes); weights, last, stay."""
-
-    def __init__(self, maps: Sequence[Callable[[Array], Array]], weighted: bool) -> None:
-        self.maps, self.weighted = maps, weighted
-
-    def __call__(self, block: Array) -> Array:
-        rows = block[:, :-1] if self.weighted else block
-        for one in self.maps:
-            rows = one(rows)
-        return np.column_stack([rows, block[:, -1]]) if self.weighted else rows
+def _through(maps: Sequence[Callable[[Array], Array]], weighted: bool, block: Array) -> Array:
+    """Row-wise maps, one after another; weights, last, stay."""
+    rows = block[:, :-1] if weighted else block
+    for one in maps:
+        rows = one(rows)
+    return np.column_stack([rows, block[:, -1]]) if weighted else rows

@@ -46,7 +46,7 @@ def as_matrix(X: object, *, column: bool = False) -> Array:
     """
     refuse_foreign(X)
     if hasattr(X, "obs_names") and hasattr(X, "mod"):
-        from richcomponents.data.align import join_views  # which reads each of its tables here
+        from richcomponents.data.rows import join_views  # which reads each of its tables here
 
         return join_views(X, finite=False).values
     if sparse.issparse(X):
@@ -218,6 +218,11 @@ def is_annotated(X: object) -> bool:
     return hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "obsm") and not hasattr(X, "mod")
 
 
+def is_dask(X: object) -> bool:
+    """Whether X is a dask collection; dask is not imported for that."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+
+
 def are_tables(X: object) -> bool:
     """Whether X holds several tables: a MuData, a dict or a list of tables."""
     if hasattr(X, "obs_names") and hasattr(X, "mod"):
@@ -234,8 +239,7 @@ def refuse_foreign(X: object) -> None:
         raise DataError(
             "this is a path or a text, where values in memory are needed: open_source(path).array() reads them"
         )
-    kind = type(X).__module__.partition(".")[0]
-    if kind in ("dask", "dask_expr"):
+    if is_dask(X):
         raise DataError("this is a dask collection, where values in memory are needed: compute() it")
     name = type(X).__name__
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
@@ -390,10 +394,10 @@ def check_range(centred: Array, views: Views) -> None:
 
 
 def standardised(covariance: Array) -> tuple[Array, Array]:
-    """Standard deviations (p,), one where a column is constant, and what they leave of a covariance (p, p)."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    """Standard deviations (..., p), one where a column is constant, and what they leave of a covariance (..., p, p)."""
+    scale = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
     scale[scale == 0] = 1.0
-    return scale, np.asarray(covariance / np.outer(scale, scale))
+    return scale, np.asarray(covariance / scale[..., :, None] / scale[..., None, :])
 
 
 def counts_in(view: Array) -> tuple[float, float]:
@@ -509,11 +513,11 @@ class Views:
             raise KeyError(f"there is no view {name!r}; the views are {', '.join(map(repr, self.names))}")
         return self.columns[name]
 
-    def listed(self, view: int, most: int = 12) -> str:
+    def listed(self, view: int) -> str:
         """'tests (30 columns): tp53, brca1, ...', for summaries."""
         names = [in_line(self.feature_names[column]) for column in self[view]]
-        more = ", ..." if len(names) > most else ""
-        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}{more}"
+        more = ", ..." if len(names) > 12 else ""
+        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:12])}{more}"
 
     def describe(self, column: int) -> str:
         """'column 'tp53' of view 'tests'', for messages."""

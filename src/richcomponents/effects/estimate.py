@@ -37,17 +37,23 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.effects.answer import Effects, ExposureAnswer
 from richcomponents.effects.moments import Coordinates, Given, Smoothing
-from richcomponents.inference.draws import Draws, Shrunk, share_of
-from richcomponents.inference.limits import range_of_products
+from richcomponents.inference.draws import Draws, Shrunk, range_of_products, share_of
 from richcomponents.inference.posterior import Evidence, Posterior, Prior, T_of, at_best, best
 from richcomponents.inference.verdicts import RULES, Test, Verdict
 from richcomponents.inference.witnesses import share_with, widened
 from richcomponents.learning.coefficients import WEAK_INSTRUMENT
-from richcomponents.pair.canonical import LEVEL, Canonical, canonical, leftover_statistic, remaining_p_value
-from richcomponents.pair.cumulants import CrossCumulants
-from richcomponents.pair.equations import UncorrelatedOwnParts
+from richcomponents.pair.evidence import CrossCumulants, UncorrelatedOwnParts
 from richcomponents.pair.solution import PairSolution
-from richcomponents.pair.views import MOST_CORRECTED, Pair, PairFit
+from richcomponents.pair.views import (
+    LEVEL,
+    MOST_CORRECTED,
+    Canonical,
+    Pair,
+    PairFit,
+    canonical,
+    leftover_statistic,
+    remaining_p_value,
+)
 from richcomponents.text import counted, listed, p_value
 
 MOST_LOOKED_AT = 30

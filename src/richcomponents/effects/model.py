@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from richcomponents.components.wide import Factored
-from richcomponents.data.design import Design, including_views, names_columns
+from richcomponents.data.design import Design, including_views, names_columns, place
 from richcomponents.data.rows import Rows
 from richcomponents.effects.answer import MEANINGS, ExposureAnswer
 from richcomponents.effects.estimate import FEWEST_CONTROLS, Problem, tested
@@ -21,19 +21,18 @@ from richcomponents.inference.verdicts import Verdict, verdict
 from richcomponents.models import RCA, ContrastiveRCA
 from richcomponents.models.estimator import (
     Estimator,
+    Sample,
     complete_rows,
     laid_out,
     present,
-    read_once,
     say_dropped,
     taken,
-    without_gaps,
 )
-from richcomponents.models.exposures import Exposures, listed_names, named_exposures, place, read_exposures
+from richcomponents.models.exposures import Exposures, listed_names, read_exposures
 from richcomponents.models.rca import fit_rca
 from richcomponents.moments import Moments, block_numbers
 from richcomponents.moments.available import Available
-from richcomponents.moments.data import Data, RowData, equivalent_rows, groups_of_copies
+from richcomponents.moments.data import Data, RowData, equivalent_rows
 from richcomponents.notebook import Summary, Table
 from richcomponents.plots import control_plot, estimate_plot, sensitivity_plot, volcano_plot
 from richcomponents.text import counted, page
@@ -117,30 +116,23 @@ class ExposureEffects(Estimator):
         if isinstance(X, Moments):
             self._set_features(X.layout.n_columns, X.names)
         found, table, design, groups, sample_weight = self._read(model, X, y, groups, sample_weight, reset=True)
-        found.check_names(design)
-        used, d = np.concatenate([design.used, found.columns]), len(design.columns)
+        extended = found.among(design)
         views = {name: one.tolist() for name, one in design.views.columns.items()}
-        model.set_params(views=views, covariates=used[d:].tolist())
-        if isinstance(table, Rows):
-            if table.n_rows is not None and table.n_rows <= len(used) - d + 2:
-                raise DataError(f"n_samples = {table.n_rows} is too few for {len(used) - d} exposures and covariates")
-            table = table if sample_weight is None else table.weighted_by(sample_weight)
-            if table.rereadable:
-                table, groups, *_ = without_gaps(table, used, design, table.group_labels(groups), model.missing)
-                groups = groups_of_copies(table.select(design.columns), groups)
-            else:  # sums suffice, of the columns that are used
-                reading: dict[str, Any] = {"n_blocks": model.n_blocks, "groups": groups, "progress": progress}
-                table = read_once(table.select(used), model.missing, 4, **reading)[0]
-                model.set_params(views=design.places(), covariates=list(range(d, len(used))))
+        model.set_params(views=views, covariates=extended.known.tolist())
+        n, q = getattr(table, "n_rows", None), len(extended.known)
+        if n is not None and n <= q + 2:
+            raise DataError(f"n_samples = {n} is too few for {q} exposures and covariates")
         # effects have a verdict of their own
-        data = fit_rca(model, table, design=found.among(design), groups=groups, progress=progress, quiet=True)[0]
+        reading: dict[str, Any] = {"sample_weight": sample_weight, "design": extended, "progress": progress}
+        data, _, sample = fit_rca(model, table, groups=groups, quiet=True, **reading)
         if not model.solution_.infers_T:
             raise DataError('effects need ContrastiveRCA(method="efficient")')
-        if len(explained := model.fitted_.explained_columns):
-            what = model.views_.describe(int(explained[0]))
+        left: Any = model.fitted_.partial
+        for column in design.columns[left.explained & (left.variances > 0)][:1]:
+            what = model.views_.describe(int(column))
             raise DataError(f"{what} is an exact function of the exposures and covariates: take it out of the views")
         self.rca_, self.exposures_, self.notes_ = model, found.names, (*found.notes, *design.covariate_notes())
-        return self._solve(self._problem(data, table, groups))
+        return self._solve(self._problem(data, sample))
 
     def fit_moments(self, moments: Moments) -> Self:
         """Fit to a state of order four: sums suffice, also those of several sites."""
@@ -168,12 +160,17 @@ class ExposureEffects(Estimator):
     ) -> tuple[Exposures, Rows | Moments, Design, Any, Any]:
         """Exposures, the table and its design with tests (instruments behind them) and controls as the two views, groups and
         weights: of the rows that have an exposure."""
-        _, named = named_exposures(y, self.exposure)
+        named = listed_names(self.exposure)
+        if (y is None) == (not named):
+            both = "" if y is None else ", not both"
+            raise DataError(
+                f"give the exposure as y, fit(X, y), or name the column of X that holds it, ExposureEffects(exposure=...){both}"
+            )
         X, y, groups, weight = present(model, X, y, groups, weight, columns=named, role="exposure")
         opened = X if isinstance(X, Moments) else including_views(self._open(X, reset=reset), model.views)
-        found = read_exposures(opened, y, self.exposure, self.reference)
+        found = read_exposures(opened, y, named, self.reference)
         table, design = laid_out(model, found.table, found.columns)
-        instruments = [place(one, found.table, "instrument") for one in listed_names(self.instruments)]
+        instruments = [place(found.table, one, "the instrument") for one in listed_names(self.instruments)]
         views, twice = design.views, {*design.used.tolist(), *found.columns} & {*instruments}
         if twice:
             one = views.feature_names[min(twice)]
@@ -190,12 +187,12 @@ class ExposureEffects(Estimator):
             keep = complete_rows(table.select(np.concatenate([design.used, found.columns])))
             if not keep.all():  # classes are those of the rows that are left
                 say_dropped(int(keep.sum()), len(keep))
-                groups, weight = (one if isinstance(one, str) else taken(one, keep) for one in (groups, weight))
+                groups, weight = taken(groups, keep), taken(weight, keep)
                 y = y if y is None or names_columns(found.table, y) else taken(y, keep)
                 return self._read(model, self._open(X, reset=False).kept(keep), y, groups, weight, reset=False)
         return found, table, design, groups, weight
 
-    def _problem(self, data: Data, table: Rows | Moments, groups: object) -> Problem:
+    def _problem(self, data: Data, sample: Sample) -> Problem:
         """All that the estimate is a function of: second moments by block, and what the solution knows of the views."""
         model, solution, found = self.rca_, self.rca_.solution_, self.rca_.solution_.canonical
         u, v, paired = model.views_[0], model.views_[1], len(found.correlations)
@@ -214,17 +211,17 @@ class ExposureEffects(Estimator):
             on_u = Coordinates.of_columns(np.asarray(solution.cov_u))
         elif len(tests) < len(u):
             raise DataError(f"instruments need at most {MOST_COMPARED} tests and controls: use fewer columns")
-        chosen: Any = table.select(np.concatenate([u, v, model.fitted_.design.known]))
+        table = chosen = sample.table
         if isinstance(data, Available) and data.origin is not None and not isinstance(table, Moments):
             chosen = data.origin.moments(2)
         elif isinstance(table, Rows) and not (table.held or wide_u or wide_v):
-            chosen = RowData(chosen, model.n_blocks, groups).moments(2)
+            chosen = RowData(table, model.n_blocks, sample.groups).moments(2)
         if isinstance(chosen, Moments):
             rows, weight, blocks = equivalent_rows(chosen)
         else:
             rows = chosen.array()
             rows, weight = (rows[:, :-1], rows[:, -1]) if chosen.weighted else (rows, np.ones(len(rows)))
-            blocks = block_numbers(len(rows), model.n_blocks, groups)
+            blocks = block_numbers(len(rows), model.n_blocks, sample.groups)
             counts = weight > 0  # what does not count may be anything, and fills no block
             rows, weight, blocks = rows[counts], weight[counts], blocks[counts]
         left = unexplained(rows[:, len(u) + len(v) :], weight)[-q:]

@@ -20,8 +20,7 @@ import numpy as np
 from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.pair.canonical import first_copies
-from richcomponents.pair.views import SINGULAR
+from richcomponents.pair.views import SINGULAR, first_copies
 
 EDGE = 1.05
 """Times the largest eigenvalue of noise: above it there is one more factor."""

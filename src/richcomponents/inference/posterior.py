@@ -214,7 +214,7 @@ class Modes:
             return float(np.sum(s**2) / 2 - value.sum()), (s - pulled).ravel()
 
         s = np.zeros(centre.shape) if start is None else np.linalg.solve(root, (start - centre)[..., None])[..., 0]
-        options = {"maxiter": 500, "ftol": 1e-11, "gtol": 1e-3}  # in standard deviations of the prior
+        options = {"maxiter": 500, "ftol": 1e-11, "gtol": 1e-2}  # in standard deviations of the prior
         found = optimize.minimize(objective, s.ravel(), jac=True, method="L-BFGS-B", options=options)
         s, step = found.x.reshape(s.shape), np.full(1, np.inf)
         for _ in range(30):

@@ -40,7 +40,7 @@ Of a component that the fit does not tell, nothing but second moments is used. S
 
 with b least squares on R_g, beta = Cov(R_g)^(-1/2) G^-1 Cov(R_g)^(1/2) b for some 0 <= G <= I. Two bounds make that finite: at
 least LEAST_KEPT of R_g's variance belongs to the component in every direction, and it explains no more of y than there is.
-Then every coefficient fills an interval (inference/limits).
+Then every coefficient fills an interval (inference/draws).
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ from richcomponents.algebra.arrays import jackknife_variance, least_squares, pow
 from richcomponents.components.wide import Factored, LinearMap, Spread, added, inverse_factor
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, SampleSizeWarning, warn_user
-from richcomponents.inference.draws import Draws, Shrunk, shrink
-from richcomponents.inference.limits import range_of_products
+from richcomponents.inference.draws import Draws, Shrunk, range_of_products, shrink
 from richcomponents.learning.outcome import Outcome, OutcomeOnV
 
 LEAST_KEPT = 0.1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -107,7 +107,7 @@ class ComponentLearner(Estimator):
         self.n_features_in_ = model.n_features_in_
         if "feature_names_in_" in vars(model):
             self.feature_names_in_ = model.feature_names_in_
-        self.component_: Component = self._component_of(model)
+        self.component_: Component = model.components_[model.fitted_.key(self.component)]
 
     def _add_block(self, X: object, outcome: object = None) -> Any:
         """A block of rows for the RCA, which is refitted to all it has seen; what its solver saw, and the outcome."""
@@ -127,14 +127,6 @@ class ComponentLearner(Estimator):
         if classes != "auto":
             raise ValueError(f"hidden classes are a part of S2, which is learned here: leave out classes={classes!r}")
         return model.set_params(classes="none")
-
-    def _component_of(self, model: Any) -> Component:
-        """The component to learn, of a fitted RCA; a subset of views may be a list."""
-        wanted: Any = tuple(self.component) if isinstance(self.component, list) else self.component
-        parts: Mapping[Any, Component] = model.fitted_.components
-        if wanted not in parts:
-            raise ValueError(f"component must be one of {', '.join(map(repr, parts))}, got {self.component!r}")
-        return parts[wanted]
 
     def _take_component(self, component: Component) -> Component:
         """Learn from a component that was extracted before; there are no rows."""
@@ -177,7 +169,7 @@ class AloneLearner(ComponentLearner):
         self._check_parameters()
         model = self.unfitted_rca()
         refuse_second_table(y)
-        data, _ = fit_rca(model, X, groups=groups)
+        data, *_ = fit_rca(model, X, groups=groups)
         self._keep_rca(model)
         component = self.component_
         if self.on_rows and component.source is None:

@@ -18,11 +18,11 @@ from richcomponents.models.fitted import Fitted
 from richcomponents.models.rca import ComponentAnalysis, check_interval, searched, stretch
 from richcomponents.moments.data import AffineMap, Data, RowData
 from richcomponents.notebook import Summary
-from richcomponents.pair.canonical import canonical_coordinates, resolve_rank
 from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_classes, thinning
 from richcomponents.pair.diagnostics import Diagnostics
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
 from richcomponents.pair.two_views import Target
+from richcomponents.pair.views import canonical_coordinates, resolve_rank
 from richcomponents.paper.solution import PaperSolution
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
 

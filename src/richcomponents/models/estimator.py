@@ -22,16 +22,15 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from richcomponents.algebra import IntArray, Truth
-from richcomponents.data.align import SideBySide, in_order_of, tables_beside
+from richcomponents.data.align import SideBySide
 from richcomponents.data.cells import is_gap
 from richcomponents.data.design import Design, is_column, labels_in, lay_out, names_columns, with_outcome
-from richcomponents.data.rows import Rows, open_source
+from richcomponents.data.rows import Rows, open_source, tables_beside
 from richcomponents.data.sources.base import ArraySource, Kept, Source, is_path
 from richcomponents.data.sources.memory import FrameSource
-from richcomponents.data.table import are_tables, check_labels, is_annotated
+from richcomponents.data.table import are_tables, check_labels, counts_rows, is_annotated
 from richcomponents.errors import (
     DataError,
-    MissingValueError,
     MissingValueWarning,
     constants_told_later,
     not_again,
@@ -320,31 +319,16 @@ def data_of(
         last = {"the outcome": np.arange(len(design.used), table.width)}
         gaps = Gaps.of(table, {name: at for name, at in (design.parts() | last).items() if len(at)}, describe)
         if gaps.any:
-            _refuse_wide(design, float(gaps.weight @ gaps.stand_ins))
+            rows = float(gaps.weight @ gaps.stand_ins)  # with values of all views
+            for name, columns in design.parts().items():  # views that would be reduced
+                if len(columns) > max(rows / _ROWS_PER_COLUMN, 2):
+                    raise DataError(
+                        f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: "
+                        f"with gaps, {_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
+                    )
             with constants_told_later():
                 return Available.of(table, gaps, n_blocks, groups, describe), gaps.note()
     return RowData(table, n_blocks, groups, **progress), ""
-
-
-def _refuse_wide(design: Design, rows: float) -> None:
-    """Views that would be reduced; rows : with values of all views."""
-    for name, columns in design.parts().items():
-        if len(columns) > max(rows / _ROWS_PER_COLUMN, 2):
-            raise DataError(
-                f"{len(columns)} columns of {name!r} are too many for {rows:.0f} rows that have values of all views: with "
-                f"gaps, {_ROWS_PER_COLUMN} rows per column are needed. Use fewer columns, or missing='drop'"
-            )
-
-
-def say_where(error: MissingValueError, table: Rows | Moments, design: Design) -> None:
-    """Refuse gaps by the column and the row of the first, if it can be read again."""
-    if isinstance(table, Moments) or (missed := table.first_missing()) is None:
-        return
-    row, at, count = missed
-    raise DataError(
-        f"{design.describe(at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
-        f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
-    ) from error
 
 
 # ---- which column plays which part, and which rows count
@@ -382,8 +366,7 @@ def present(
     if keep.all():
         return X, y, groups, sample_weight
     say_dropped(int(keep.sum()), len(keep), f"no {role}")
-    left = (one if isinstance(one, str) else taken(one, keep) for one in (groups, sample_weight))
-    return rows.kept(keep), y if named else taken(y, keep), *left
+    return rows.kept(keep), y if named else taken(y, keep), taken(groups, keep), taken(sample_weight, keep)
 
 
 def in_one_order(X: Any, **values: Any) -> list[Any]:
@@ -438,9 +421,9 @@ def there(values: Any, n: int | None) -> Truth | None:
 
 
 def taken(values: Any, keep: Truth) -> Any:
-    """These rows of a column or table in memory, of the same kind."""
-    if values is None:
-        return None
+    """These rows of a column or table in memory, of the same kind; None and names of columns as they are."""
+    if values is None or isinstance(values, str):
+        return values
     frame = nw.from_native(values, pass_through=True, eager_only=True, allow_series=True)
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         return frame.filter(keep.tolist()).to_native()
@@ -448,7 +431,6 @@ def taken(values: Any, keep: Truth) -> Any:
 
 
 def complete_rows(table: Rows) -> Truth:
-    """(n,): rows without gaps in any column."""
     return _gaps(table)[0]
 
 
@@ -511,3 +493,41 @@ def read_once(rows: Rows, missing: str, order: int, **reading: Any) -> tuple[Mom
     with constants_told_later():
         state = Moments.of(whole, order, **reading)
     return state, say_dropped(state.n, state.n + whole.source.dropped) if isinstance(whole.source, Kept) else ""
+
+
+def in_order_of(table: object, values: Any, what: str, samples: Sequence[Any] | None = None) -> Any:
+    """Values of a labelled series in the order of a labelled table's rows; others as they are.
+
+    Labels count where both have them: a default index (0, 1, ...) is no label beside texts. Beside other numbers it is one: a
+    default index is also what the first rows of a longer table have, and whether these are the same samples nobody can tell.
+    samples : the labels of rows that are no data frame; such tables may have lost samples when they were put side by side, and
+    values of these are left out.
+    """
+    if not hasattr(values, "reindex") or not hasattr(getattr(values, "index", None), "equals"):
+        return values
+    given = values.index
+    if samples is None:
+        here: Any = getattr(table, "index", None) if hasattr(table, "columns") else None
+    elif counts_rows(given) and len(given) != len(samples):
+        return values  # of the rows of the first table, of which some are left out
+    else:
+        import pandas
+
+        here = pandas.Index(list(samples))
+    if not hasattr(here, "equals") or here.equals(given):
+        return values
+    if len(here) != len(given) and (samples is None or len(here.difference(given, sort=False))):
+        return values  # of another length: refused in words elsewhere
+    if here.is_unique and given.is_unique and not len(here.difference(given, sort=False)):
+        return values.reindex(here)
+    numbered = here.dtype.kind in "iu" and given.dtype.kind in "iu"
+    if not numbered and (counts_rows(here) or counts_rows(given)):
+        bare, other = ("the table", what) if counts_rows(here) else (what, "the table")
+        warn_user(f"no sample labels in {bare}: rows are taken to be in the order of {other}", UserWarning)
+        return values
+    unknown = given.difference(here, sort=False)
+    raise DataError(
+        f"the labels of {what} are not those of the table's rows ({len(unknown)} are not in it"
+        + (f", such as {unknown.tolist()[0]!r}" if len(unknown) else "; some stand twice")
+        + f"): give {what} the table's index, or as an array (.to_numpy()) in the order of the rows"
+    )

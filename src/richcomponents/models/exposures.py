@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from richcomponents.algebra import Array
 from richcomponents.data.cells import declared_order, in_declared_order
 from richcomponents.data.classes import Levels
-from richcomponents.data.design import Added, Design, check_columns, names_columns, unused
+from richcomponents.data.design import Added, Design, check_columns, names_columns, place, unused
 from richcomponents.data.rows import Rows
 from richcomponents.data.sources.memory import DaskSource
 from richcomponents.data.table import as_matrix, check_outcome, column_names
@@ -32,9 +33,9 @@ class Exposures:
     notes: tuple[str, ...] = ()
     added: tuple[Added, ...] = ()
 
-    def check_names(self, design: Design) -> None:
-        """Refuse exposures that are covariates, and those in memory under the name of a column of a view: other tables would be
-        read by it."""
+    def among(self, design: Design) -> Design:
+        """The design of the table, with the exposures as the last of the covariates. Refused are exposures that are covariates,
+        and those in memory under the name of a column of a view: other tables would be read by it."""
         both = {one.name for one in self.added} & {one.name for one in design.added}
         both |= {design.views.feature_names[c] for c in np.intersect1d(self.columns, design.known)}
         if both:
@@ -46,26 +47,18 @@ class Exposures:
                 f"the exposure is called {clash!r}, as {design.views.describe(views[clash])} is: rename the series "
                 "(y.rename(...)), or take the column out of the views if it is the exposure"
             )
-
-    def among(self, design: Design) -> Design:
-        """The design of the table, with the exposures as the last of the covariates."""
         width = design.width - sum(len(one.columns) for one in self.added)
         known = np.concatenate([design.known, np.array(self.columns, dtype=np.int64)])
         return replace(design, known=known, added=(*self.added, *design.added), width=width)
 
 
-@dataclass(frozen=True)
-class _Coded:
+class _Coded(NamedTuple):
     """An exposure as columns (n, k) to be put behind those of a table; added : how another table gets them."""
 
-    name: str
+    names: tuple[str, ...]
     values: Array
     added: Added
     note: str = ""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.name,) if self.added.levels is None else self.added.columns
 
 
 def listed_names(named: Any) -> list[Any]:
@@ -73,88 +66,51 @@ def listed_names(named: Any) -> list[Any]:
     return [] if named is None else list(named) if isinstance(named, (list, tuple, np.ndarray)) else [named]
 
 
-def named_exposures(y: object, named: object) -> tuple[object, list[Any]]:
-    """Exposures in memory, or None, and those that are columns of the table; y : of fit, named : `exposure=`."""
-    wanted = listed_names(named)
-    given = list(y) if isinstance(y, (list, tuple)) and len(y) and all(isinstance(one, str) for one in y) else y
-    if (given is None) == (not wanted):
-        both = "" if y is None else ", not both"
-        raise DataError(
-            f"give the exposure as y, fit(X, y), or name the column of X that holds it, ExposureEffects(exposure=...){both}"
-        )
-    return given, wanted
-
-
-def read_exposures(table: Rows | Moments, y: object, named: object, reference: object) -> Exposures:
-    """table : any rows, or a state; y : exposures in memory, or names of columns, or None; named : those that are columns of
-    the table, or None; reference : the class that others are compared with."""
+def read_exposures(table: Rows | Moments, y: object, wanted: list[Any], reference: object) -> Exposures:
+    """table : any rows, or a state; y : exposures in memory, or names of columns, or None; wanted : those that are columns of
+    the table; reference : the class that others are compared with."""
     if isinstance(y, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(y).sum())):
         raise DataError(f"the exposure holds {hidden} hidden (masked) values: leave out those rows, or fill them first")
-    y, wanted = named_exposures(y, named)
-    if found := names_columns(table, y):
-        y, wanted = None, found
-    parts: list[Any] = wanted  # numbers and names of columns of the table, and what has to be put behind these
+    if named := names_columns(table, y):
+        y, wanted = None, named
+    parts: list[Any] = wanted  # names and numbers of columns of the table, and what has to be put behind these
     if isinstance(table, Rows):
         check_columns(table.width, table.names)
         parts = _among(table, wanted, reference) if y is None else [_code(*one, reference) for one in _columns_of(y)]
     elif y is not None:
         raise DataError("a state holds the exposure as one of its columns: name it, or give its number, exposure=")
-    elif table.names is not None:
-        parts = [table.names[place(one, table)] for one in wanted]
+    names, columns = list[str](), list[int]()
+    width, others = table.width if isinstance(table, Rows) else table.layout.n_columns, table.names
+    for one in parts:
+        at = [place(table, one, "the exposure")] if not isinstance(one, _Coded) else []
+        columns += at or range(width, width := width + len(one.names))
+        names += [f"column {at[0]}" if others is None else others[at[0]]] if at else one.names
     coded = [one for one in parts if isinstance(one, _Coded)]
-    numeric = [one.name if isinstance(one, _Coded) else one for one in parts]
     if reference is not None and str(reference) != "0" and all(one.added.levels is None for one in coded):
         raise DataError(
-            f"reference={reference!r} is a class, and the exposure {numeric[0]!r} holds numbers, whose effects are per unit: "
+            f"reference={reference!r} is a class, and the exposure {names[0]!r} holds numbers, whose effects are per unit: "
             "make it text, X[column].astype(str), to compare classes, or leave out reference="
         )
-    names, columns, width = list[str](), list[int](), _width(table)
-    for one in parts:
-        new = one.names if isinstance(one, _Coded) else (one,)
-        columns += range(width, width := width + len(new)) if isinstance(one, _Coded) else [place(one, table)]
-        names += [name if isinstance(name, str) else f"column {name}" for name in new]
+    notes, added = tuple(one.note for one in coded if one.note), tuple(one.added for one in coded)
     if coded and isinstance(table, Rows):
-        values, given = np.hstack([one.values for one in coded]), [name for one in coded for name in one.names]
+        values = np.hstack([one.values for one in coded])
         if table.n_rows is not None and len(values) != table.n_rows:
             raise DataError(f"the exposure has {len(values)} entries, the table has {table.n_rows} rows")
-        others = table.names or ()
-        table = table.with_columns(values, [unused(name, others) for name in given])
-        coded = coded if others and (y is None or column_names(y) is not None) else []
-    notes = tuple(one.note for one in parts if isinstance(one, _Coded) and one.note)
-    return Exposures(table, tuple(names), tuple(columns), notes, tuple(one.added for one in coded))
-
-
-def place(column: object, table: Rows | Moments, role: str = "exposure") -> int:
-    """The number of a column."""
-    width, names = _width(table), table.names
-    if isinstance(column, str) and names is not None and column in names:
-        return list(names).index(column)
-    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < width:
-        return int(column)
-    hint = f"give numbers from 0 to {width - 1}" if names is None else f"the first columns are {list(names)[:5]}"
-    raise DataError(f"the {role} {column!r} is not a column of the table, of {width} columns: {hint}")
-
-
-def _width(table: Rows | Moments) -> int:
-    return table.layout.n_columns if isinstance(table, Moments) else table.width
+        table = table.with_columns(values, [unused(name, others or ()) for one in coded for name in one.names])
+    in_others = others and (y is None or column_names(y) is not None)
+    return Exposures(table, tuple(names), tuple(columns), notes, added if in_others else ())
 
 
 def _among(rows: Rows, wanted: list[Any], reference: object) -> list[Any]:
     """Named columns; those that are texts, or describe the samples, coded."""
-    own: dict[str, str] = {}
-    for name in (one for one in wanted if isinstance(one, str) and rows.rereadable):
-        found = name if name in (rows.names or ()) else rows.source.annotation(name)
-        if found is None and rows.names is not None:
-            rows.source.check_column(name, "the exposure")
-        own[name] = name if found is None and place(name, rows) is not None else str(found)
+    asked = [one for one in wanted if isinstance(one, str)] if rows.rereadable and rows.names is not None else []
+    places = {one: rows.find(one, "the exposure") for one in asked}
+    own = {one: one if isinstance(at, int) else at for one, at in places.items()}
     far = isinstance(rows.source, DaskSource)  # only what is no number is brought here
     held = rows.source.texts(list(own.values())) if far else rows.read(list(own.values())) if own else {}
-    out = list[Any]()
-    for name in wanted:
-        found = own.get(name) if isinstance(name, str) else None
-        one = _code(name, held[found], reference, found) if found in held else None
-        out.append(name if one is None or (one.added.levels is None and found in (rows.names or ())) else one)
-    return out
+    coded = {one: _code(one, held[found], reference, found) for one, found in own.items() if found in held}
+    keep = {one for one, made in coded.items() if made.added.levels is None and isinstance(places[one], int)}
+    return [one if one in keep else coded.get(one, one) for one in wanted]
 
 
 def _columns_of(y: object) -> list[tuple[str, Any]]:
@@ -183,9 +139,9 @@ def _code(name: str, values: Any, reference: object, of: str | None = None) -> _
         plain = np.array([np.nan if v is None else float(v) for v in plain])
     if plain.dtype.kind not in "biuf":
         found = Levels.of(plain, name, "the exposure", reference)
-        _check_counts(name, dict(zip(found.labels, found.counts, strict=True)))
+        _check_counts(name, found.labels, found.counts)
         more = f"; {found.labels[0]} comes first in order, reference= chooses another" if found.by_order else ""
-        return _Coded(name, found.coded(plain, "the exposure"), Added(of or name, found), f"{found}{more}")
+        return _Coded(found.columns, found.coded(plain, "the exposure"), Added(of or name, found), f"{found}{more}")
     numbers = plain.astype(np.float64)
     if len(bad := np.flatnonzero(~np.isfinite(numbers))):
         raise DataError(
@@ -199,12 +155,12 @@ def _code(name: str, values: Any, reference: object, of: str | None = None) -> _
         raise DataError(f"the exposure {name!r}: {error}") from None
     levels, counts = np.unique(numbers, return_counts=True)
     if len(levels) == 2:
-        _check_counts(name, {f"{level:g}": int(n) for level, n in zip(levels, counts, strict=True)})
-    return _Coded(name, numbers[:, None], Added(of or name))
+        _check_counts(name, [f"{level:g}" for level in levels], counts)
+    return _Coded((name,), numbers[:, None], Added(of or name))
 
 
-def _check_counts(name: str, counts: dict[str, int]) -> None:
-    label, fewest = min(counts.items(), key=lambda item: item[1])
+def _check_counts(name: str, labels: Sequence[str], counts: Any) -> None:
+    fewest, label = min(counts), labels[int(np.argmin(counts))]
     if fewest < _FEWEST:
         raise DataError(
             f"the exposure {name!r} is {label!r} in {fewest} row{'' if fewest == 1 else 's'} only: nothing can be said about "

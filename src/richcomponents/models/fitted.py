@@ -8,7 +8,7 @@ Learners ask it; :class:`ContrastiveRCA` and :class:`RCA` hand rows to it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -39,21 +39,22 @@ from richcomponents.storage import storable
 class Parts(Mapping[Any, Component]):
     """Components by name, each made when it is asked for first: S3 has a fit of its own."""
 
-    def __init__(self, keys: Sequence[Any], made: dict[Any, Component], make: Callable[[Any], Component]) -> None:
-        self._keys, self._made, self._make = keys, made, make
+    def __init__(self, fitted: Fitted) -> None:
+        self._fitted = fitted
 
     def __getitem__(self, key: Any) -> Component:
-        if key not in self._made:
-            if key not in self._keys:
+        fitted = self._fitted
+        if key not in fitted.made:
+            if key not in fitted.solution.keys:
                 raise KeyError(key)
-            self._made[key] = self._make(key)
-        return self._made[key]
+            fitted.made[key] = fitted.component(key)
+        return fitted.made[key]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._keys)
+        return iter(self._fitted.solution.keys)
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._fitted.solution.keys)
 
 
 WIDE = 2000
@@ -117,10 +118,10 @@ class Fitted:
 
     @cached_property
     def components(self) -> Parts:
-        """{name: Component}, each made when it is asked for first."""
-        return Parts(self.solution.keys, self.made, self._component)
+        return Parts(self)
 
-    def _component(self, key: Any) -> Component:
+    def component(self, key: Any) -> Component:
+        """Made anew."""
         title = key if isinstance(key, str) else component_name(key)
         made: Component = self.solution.component(key, self.names, title, self.mean)
         part = self.class_part
@@ -138,12 +139,6 @@ class Fitted:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return replace(self, class_part=part, solution=self.solution.without(block), made={})
-
-    @property
-    def explained_columns(self) -> IntArray:
-        """Columns of the table that are exact functions of the covariates: nothing is left of them."""
-        partial, columns = self.partial, self.design.columns
-        return columns[:0] if partial is None else columns[partial.explained & (partial.variances > 0)]
 
     def notes(self) -> tuple[str, ...]:
         """What covariates that are texts were compared with, and what was missing, in sentences."""
@@ -220,10 +215,6 @@ class Fitted:
         if len(maps) > WIDE:
             return np.asarray(data.moments(2, AffineMap(self.solution.mean, maps)).covariance())
         return np.asarray(maps.T @ data.moments(2).covariance() @ maps)
-
-    def prediction_error(self, component: object = None) -> Any:
-        """Expected squared error (d, d) of the prediction of a component; of wide views as factors."""
-        return self.solution.predict(self.key(component), np.zeros((0, len(self.design.columns))))[1]
 
     # ---- an outcome beside the views
 
@@ -373,12 +364,6 @@ class Fitted:
     def outcome_test(self, outcome: Outcome, component: object = None) -> Test:
         """See :meth:`ContrastiveRCA.outcome_test`."""
         return outcome_test(outcome, self.solution.outside(self.key(component)), self.lost)
-
-    def class_effect(self, outcome: Outcome) -> Array | None:
-        """Coefficients (K - 1,) of an outcome on the probabilities of all hidden classes but the first; None without them."""
-        if self.classes is None or outcome.coef is None:
-            return None
-        return outcome.coef[len(self.design.known) :]
 
     def through_shared(self, values: Array, coef: Array, component: object = None) -> Array:
         """coef'S2 (n,), centred, of the part that two views share besides hidden classes; coef (d,) : in the columns of the

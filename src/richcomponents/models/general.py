@@ -19,8 +19,8 @@ from richcomponents.models.fitted import Fitted
 from richcomponents.models.rca import ComponentAnalysis, check_interval
 from richcomponents.moments.data import AffineMap, Data
 from richcomponents.notebook import Summary, Table, Tabular
-from richcomponents.pair.canonical import canonical
 from richcomponents.pair.solution import PairSolution, solve_pair
+from richcomponents.pair.views import canonical
 from richcomponents.plots import GREY, new_figure
 from richcomponents.sets.discover import SetTest
 from richcomponents.sets.problem import SetProblem, by_subset, is_contrastive, named_transformations

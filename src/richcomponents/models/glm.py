@@ -129,7 +129,7 @@ class ComponentGLM(OutcomeLearner):
         X, y, groups, _ = present(model, X, y, groups)
         target = self._outcome_codes(labels_in(X, y) if column is not None else y)
         numbers = self._numbers(target)[0]
-        _, outcome = fit_rca(model, X, numbers, groups, component=self.component, column=column, every_row=True)
+        _, outcome, _ = fit_rca(model, X, numbers, groups, component=self.component, column=column, every_row=True)
         self._keep_rca(model)
         target = outcome.of(target)
         self._count(target)
@@ -393,7 +393,7 @@ class ComponentGLM(OutcomeLearner):
         not tell; what one has too much of the view, the other lacks."""
         model, theta = self._need_rca(), np.atleast_2d(self.coef_)
         fitted, rows = model.fitted_, used_rows(model, X).array()
-        error = fitted.prediction_error(self.component)
+        error = fitted.solution.predict(fitted.key(self.component), np.zeros((0, len(fitted.design.columns))))[1]
         eta = self._predictors(fitted.predict(rows, self.component))
         for j, shared in enumerate(self._through_shared or ()):
             if shared is not None:

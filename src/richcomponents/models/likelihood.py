@@ -135,7 +135,7 @@ class ComponentLikelihood(OutcomeLearner):
         column, alone = y if is_column(y) else None, y is None
         X, y, groups, _ = present(model, X, y, groups)
         numbers = y if alone or column is not None else _numbers(y)
-        _, outcome = fit_rca(model, X, numbers, groups, every_row=True)
+        _, outcome, _ = fit_rca(model, X, numbers, groups, every_row=True)
         self._keep_rca(model)
         if not alone:
             outcome, _ = model.fitted_.beside(outcome, self.component)

@@ -106,7 +106,7 @@ class ComponentLogisticRegression(ClassifierMixin, ComponentGLM):  # type: ignor
                 "files, or use approximation='chebyshev', which sums suffice for"
             )
         codes = y if is_column(y) else self._outcome_codes(y)
-        _, outcome = fit_rca(model, X, codes, groups, component=self.component)
+        _, outcome, _ = fit_rca(model, X, codes, groups, component=self.component)
         self._keep_rca(model)
         p, n, centred = outcome.mean, outcome.n, outcome.y
         if outcome.coef is not None:

@@ -140,7 +140,7 @@ class ComponentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AloneLearn
         of_directions = what == "components"
 
         def function(model: Any) -> Array:
-            C = self._component_of(model).spread
+            C = model.components_[model.fitted_.key(self.component)].spread
             if not of_directions:
                 return np.asarray(np.sum(self.components_.T * (C @ self.components_.T), axis=0))
             vectors = top_directions(C, len(self.components_))[1]

@@ -28,8 +28,7 @@ from richcomponents.data.align import SideBySide, named_views
 from richcomponents.data.design import Design, is_column
 from richcomponents.data.rows import Rows, open_source
 from richcomponents.data.sources.base import is_path
-from richcomponents.data.sources.memory import is_dask
-from richcomponents.data.table import Views, check_finite, check_range, counts_in
+from richcomponents.data.table import Views, check_finite, check_range, counts_in, is_dask
 from richcomponents.errors import (
     ConstantColumnWarning,
     CountsWarning,
@@ -53,7 +52,6 @@ from richcomponents.models.estimator import (
     present,
     refuse_second_table,
     say_dropped,
-    say_where,
     taken,
     transaction,
     under_labels,
@@ -460,11 +458,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
 @transaction
 def fit_rca(
     model: ComponentAnalysis, X: object, y: object = None, groups: object = None, **options: Any
-) -> tuple[Data, Any]:
+) -> tuple[Data, Any, Sample]:
     """Fit an RCA to a table, a file, a stream (read once) or a state, and read an outcome beside the views, if there is one.
 
     Returned are what the solver saw, which can be asked for more (moments of maps of the columns of all views, covariates
-    removed), and the outcome.
+    removed), the outcome, and what was read.
 
     X, y, groups : as of :meth:`ComponentAnalysis.outcome`; options : those of :meth:`Sample.of`, and component, what the
     outcome depends on; every_row, the rows themselves are needed, in memory, not only their second moments, also of a component
@@ -472,7 +470,8 @@ def fit_rca(
     """
     model._check_parameters()
     solving = {name: options.pop(name) for name in ("component", "every_row", "quiet") if name in options}
-    return _fit(model, Sample.of(model, X, y, groups, **options), **solving)
+    sample = Sample.of(model, X, y, groups, **options)
+    return *_fit(model, sample, **solving), sample
 
 
 def _fit(
@@ -498,8 +497,14 @@ def _fit(
     try:
         fit, data = model._solved_data(*_begun(model, sample), contradicts)
     except MissingValueError as error:
-        say_where(error, sample.table, sample.design)
-        raise
+        table = sample.table
+        if isinstance(table, Moments) or (missed := table.first_missing()) is None:
+            raise
+        row, at, count = missed
+        raise DataError(
+            f"{sample.design.describe(at)} holds {count} missing or infinite values (the first in data row {row + 1} of "
+            f'{table.source.title}): drop those rows or impute them first, or say missing="drop" or "available"'
+        ) from error
     model._adopt(fit)
     if not quiet:
         fit.solution.warn()

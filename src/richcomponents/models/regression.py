@@ -105,7 +105,7 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self._check_parameters()
         model = self.unfitted_rca()
         X, y, groups, _ = present(model, X, y, groups)
-        _, outcome = fit_rca(model, X, y if is_column(y) else _outcome(y), groups, component=self.component)
+        _, outcome, _ = fit_rca(model, X, y if is_column(y) else _outcome(y), groups, component=self.component)
         self._keep_rca(model)
         return self._learn(outcome, y, grouped=groups is not None)
 
@@ -129,7 +129,8 @@ class ComponentRegression(RegressorMixin, OutcomeLearner):  # type: ignore[misc]
         self._nothing_shared()
         measured = self._named(model.fitted_.beside(measured, self.component, stated=self.shared)[0], y)
         self.on_v_ = measured.on_v
-        self._along_classes = model.fitted_.class_effect(measured)
+        if model.fitted_.classes is not None and measured.coef is not None:  # on all classes but the first
+            self._along_classes = measured.coef[len(model.fitted_.design.known) :]
         both = "; if y goes with V through the shared part only, say so (shared=True)"
         self._warn_of_others(measured, both if self._may_share() else "")
         found = model.fitted_.calibrate(measured, self.component, penalised=self.alpha != 0)

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from richcomponents.algebra.arrays import LEAF, one_blas_thread
-from richcomponents.data.align import join_views
 from richcomponents.data.cells import Column
-from richcomponents.data.rows import Rows
+from richcomponents.data.rows import Rows, join_views
 from richcomponents.data.sources.base import aligned
 from richcomponents.errors import DataError
 from richcomponents.models.estimator import used_rows

@@ -425,11 +425,10 @@ def equivalent_rows(state: Moments) -> tuple[Array, Array, IntArray]:
     p, used = state.layout.n_columns, np.flatnonzero(state.block_sizes)
     sizes = state.block_sizes[used].astype(np.float64)
     offset = state.central_blocks()[used][:, state.layout.orders[1]] / sizes[:, None]
+    covariances = state.block_covariances()[used] - offset[:, :, None] * offset[:, None, :]
+    scales, correlations = standardised(covariances)
     rows, weights = [], []
-    for i, second in enumerate(state.block_covariances()[used]):
-        covariance = second - np.outer(offset[i], offset[i])
-        values, vectors = np.linalg.eigh(standardised(covariance)[1])
-        scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    for i, (scale, values, vectors) in enumerate(zip(scales, *np.linalg.eigh(correlations), strict=True)):
         sign = np.where(values < -1e-9, -1.0, 1.0)  # above it is rounding
         points = np.sqrt(p * np.maximum(sign * values, 0.0))[:, None] * vectors.T * scale
         middle = np.zeros((int((sign < 0).any()), p))

@@ -1,1 +1,1 @@
-"""In: second moments and block cumulants of two views. Out: what is known of T, and Parts."""
+"""In: second moments and block cumulants of two views. Out: PairSolution, the posterior of T and every answer that follows."""

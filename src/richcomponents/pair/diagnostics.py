@@ -1,8 +1,8 @@
 """What a fit of two views says about itself: the tests behind its verdict, and what to do next.
 
 * `PairFit.identified`: is there evidence that tells T from T = 0?
-* that of the cross-cumulants (pair/cumulants.py): do they lie in the row space that the model asks for?
-* `leftover_test` (pair/canonical.py): after r shared directions nothing may be correlated.
+* that of the cross-cumulants (pair/evidence.py): do they lie in the row space that the model asks for?
+* `leftover_test` (pair/views.py): after r shared directions nothing may be correlated.
 * `outcome_test` (learning/outcome.py): with an outcome that depends on S1 only, Y is independent of V.
 
 NEXT STEPS. Evidence in standard errors grows at least as the square root of n, so that n (needed / strength)^2 rows are enough.
@@ -23,11 +23,11 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from richcomponents.algebra import Array
-from richcomponents.inference.limits import IdentifiedSet
+from richcomponents.inference.draws import IdentifiedSet
 from richcomponents.inference.verdicts import GATE, Test, Verdict
 from richcomponents.notebook import Summary, Table
-from richcomponents.pair.canonical import LEVEL
 from richcomponents.pair.classes import HiddenClasses
+from richcomponents.pair.views import LEVEL
 from richcomponents.storage import storable
 from richcomponents.text import number, page
 

@@ -33,8 +33,7 @@ from richcomponents.errors import (
     WeakIdentificationWarning,
     warn_user,
 )
-from richcomponents.inference.draws import Draws
-from richcomponents.inference.limits import IdentifiedSet, range_of_products
+from richcomponents.inference.draws import Draws, IdentifiedSet, range_of_products
 from richcomponents.inference.posterior import Evidence, Posterior
 from richcomponents.inference.verdicts import Test, Verdict
 from richcomponents.learning.coefficients import (
@@ -49,8 +48,25 @@ from richcomponents.learning.coefficients import (
 from richcomponents.learning.outcome import Outcome, OutcomeOnV
 from richcomponents.moments import Layout, Moments
 from richcomponents.moments.data import AffineMap, Data
-from richcomponents.pair.canonical import (
+from richcomponents.pair.diagnostics import ADVICE, Diagnostics
+from richcomponents.pair.evidence import (
+    CrossCumulants,
+    KnownMixing,
+    Spiked,
+    UncorrelatedOwnParts,
+    check_known_mixing,
+    form_of,
+    grams,
+    implicit_grams,
+)
+from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
+from richcomponents.pair.views import (
+    MOST_CORRECTED,
+    Answer,
+    BlockSums,
     Canonical,
+    Pair,
+    PairFit,
     canonical,
     canonical_coordinates,
     every_column,
@@ -61,11 +77,6 @@ from richcomponents.pair.canonical import (
     resolve_rank,
     unseen,
 )
-from richcomponents.pair.cumulants import CrossCumulants, form_of, grams, implicit_grams
-from richcomponents.pair.diagnostics import ADVICE, Diagnostics
-from richcomponents.pair.equations import KnownMixing, Spiked, UncorrelatedOwnParts, check_known_mixing
-from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
-from richcomponents.pair.views import MOST_CORRECTED, Answer, BlockSums, Pair, PairFit
 from richcomponents.storage import storable
 
 MIN_ROWS, MIN_BLOCKS = 40, 10

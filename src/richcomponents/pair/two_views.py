@@ -18,11 +18,11 @@ from richcomponents.components.wide import Factored, Spread, gaussian_score
 from richcomponents.cumulants.estimate import Estimate
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
-from richcomponents.inference.limits import IdentifiedSet
+from richcomponents.inference.draws import IdentifiedSet
 from richcomponents.inference.verdicts import Test, verdict
 from richcomponents.moments import Moments
-from richcomponents.pair.canonical import Canonical, leftover_test, remaining_p_value
 from richcomponents.pair.diagnostics import Diagnostics
+from richcomponents.pair.views import Canonical, leftover_test, remaining_p_value
 
 Key = Any
 """What a component is called: "S1", "S2", "S3", or a subset of the names of the views."""

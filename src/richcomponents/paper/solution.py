@@ -20,15 +20,14 @@ from richcomponents.components.wide import Spread
 from richcomponents.cumulants import Cumulants
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, WeakIdentificationWarning, warn_user
-from richcomponents.inference.limits import IdentifiedSet
+from richcomponents.inference.draws import IdentifiedSet
 from richcomponents.inference.verdicts import Test
 from richcomponents.learning.coefficients import Coefficients, Refit, residual_map
 from richcomponents.learning.outcome import Outcome
 from richcomponents.moments.data import AffineMap, Data, StateData
-from richcomponents.pair.canonical import canonical_coordinates, resolve_rank, unseen
-from richcomponents.pair.equations import check_known_mixing
+from richcomponents.pair.evidence import check_known_mixing
 from richcomponents.pair.two_views import Key, Target, TwoViews, checked_A
-from richcomponents.pair.views import BlockSums
+from richcomponents.pair.views import BlockSums, canonical_coordinates, resolve_rank, unseen
 from richcomponents.paper.contrastive import Extraction, cross_terms, mixing_of_cumulants, truncated_pinv
 from richcomponents.paper.moments import least_squares
 from richcomponents.storage import storable

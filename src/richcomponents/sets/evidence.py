@@ -31,7 +31,7 @@ from richcomponents.components.wide import LinearMap
 from richcomponents.cumulants import Cumulants, linearised_block_cumulants
 from richcomponents.errors import DataError
 from richcomponents.moments import Moments
-from richcomponents.pair.canonical import Canonical, canonical, choose_rank
+from richcomponents.pair.views import Canonical, canonical, choose_rank
 from richcomponents.paper.general import Transforms
 from richcomponents.storage import storable
 

@@ -30,8 +30,8 @@ from richcomponents.learning.outcome import Outcome
 from richcomponents.moments import Moments
 from richcomponents.moments.data import AffineMap, RowData
 from richcomponents.moments.kernel import MAX_ORDER
-from richcomponents.pair.canonical import LEVEL
 from richcomponents.pair.solution import MIN_BLOCKS, MIN_ROWS
+from richcomponents.pair.views import LEVEL
 from richcomponents.paper.general import cumulant_terms, evaluate, linear_of_cumulants, require_dimensions
 from richcomponents.paper.solution import coefficients_of
 from richcomponents.sets.discover import choose_ranks, discover_sets, most_directions

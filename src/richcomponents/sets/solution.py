@@ -28,8 +28,7 @@ from richcomponents.components.wide import (
 )
 from richcomponents.cumulants.estimate import Estimate, jackknife_error
 from richcomponents.errors import DataError, SpecificationWarning, WeakIdentificationWarning, warn_user
-from richcomponents.inference.draws import Draws, share_of
-from richcomponents.inference.limits import range_of_products
+from richcomponents.inference.draws import Draws, range_of_products, share_of
 from richcomponents.inference.verdicts import GATE, Test, Verdict, verdict
 from richcomponents.learning.coefficients import (
     LEAST_KEPT,

@@ -54,10 +54,6 @@ class FrameSource(Source):
         columns = frame_columns(self._frame[:, self.places(names).tolist()].to_native(), written)
         return {name: columns[name] for name in names}
 
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        kinds = [self._frame[:, int(c)].dtype for c in self.places(names)]
-        return self.read([n for n, kind in zip(names, kinds, strict=True) if not _is_number(kind)])
-
     def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
         kinds = dict(zip(self.names or (), self._frame.schema.values(), strict=True))
         name = next((name for name in names if not _is_number(kinds[name])), None)
@@ -66,11 +62,6 @@ class FrameSource(Source):
 
 def _is_number(kind: Any) -> bool:
     return bool(kind.is_numeric() or kind == nw.Boolean)
-
-
-def is_dask(X: object) -> bool:
-    """Whether X is a dask collection; dask is not imported for that."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
 
 
 class DaskSource(Source):
@@ -84,8 +75,7 @@ class DaskSource(Source):
         self._frame = collection if hasattr(kind, "to_dask_array") and hasattr(kind, "columns") else None
         if self._frame is not None:
             self.names = tuple(map(str, self._frame.columns))
-            if len(set(self.names)) < len(self.names):
-                raise DataError("the dask data frame has two columns of the same name: rename one")
+            self.check_names()
             self._lengths = tuple(int(n) for n in self._frame.map_partitions(len).compute())
             self.width, self.n_rows = len(self.names), sum(self._lengths)
             return
