@@ -279,9 +279,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if out is not None:
             if return_std:
                 raise ValueError("a file holds the predictions: ask for return_std without out=")
-            rows, label = rows_of_fit(self, X), "predictions" if progress else None
-            labels = {} if rows.samples is None else {"sample": np.array(rows.samples, dtype=object)}
-            write_answers(out, rows, component_columns(self, component), labels, progress=label)
+            answer, label = component_columns(self, component), "predictions" if progress else None
+            write_answers(out, rows_of_fit(self, X), answer, progress=label)
             return Path(out)
         if is_dask(X) and not return_std:
             return lazily(self, X, component)
@@ -339,11 +338,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """
         if isinstance(X, Outcome):
             return X
-        fitted = self.fitted_
-        if isinstance(X, Moments):
-            return fitted.outcome(fitted.design.found_in(X, y))
-        table = used_rows(self, X, y)
-        if table.rereadable:
+        fitted, table = self.fitted_, used_rows(self, X, y)
+        if isinstance(table, Rows) and table.rereadable:
             table, groups, at, _ = without_gaps(table, slice(None), fitted.design, groups, fitted.missing)
             if at is not None and sample_weight is not None:
                 sample_weight = np.asarray(sample_weight)[at]
@@ -418,6 +414,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             other._adopt(fitted.without(block))
             replicates.append(function(other))
         return from_replicates(function(self), replicates)
+
+    def _limits(
+        self, known: Estimate | None, chosen: Callable[[Any], Array], level: float, progress: bool, **named: Any
+    ) -> Estimate:
+        """What the solution knows without refits, else the jackknife of what is chosen of a model."""
+        return replace(self.jackknife(chosen, progress=progress) if known is None else known, level=level, **named)
 
     # ---- what a fit says of itself
 
