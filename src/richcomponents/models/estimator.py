@@ -151,8 +151,8 @@ class Estimator(Storable, BaseEstimator):  # type: ignore[misc]
 def used_rows(model: Any, X: object, outcome: object = None) -> Any:
     """The columns that a fit used of other rows: of all views, then the covariates; last an outcome, if one is given, a
     column or values."""
-    fitted, opened = model.fitted_, X if isinstance(X, Moments) else model._open(X, reset=False)
-    return fitted.design.found_in(opened, outcome, gaps=fitted.missing != "error")
+    fitted = model.fitted_
+    return fitted.design.found_in(model._open(X, reset=False), outcome, gaps=fitted.missing != "error")
 
 
 def under_labels(model: Any, values: Any, samples: tuple[object, ...] | None) -> Any:

@@ -338,8 +338,11 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         """
         if isinstance(X, Outcome):
             return X
-        fitted, table = self.fitted_, used_rows(self, X, y)
-        if isinstance(table, Rows) and table.rereadable:
+        fitted = self.fitted_
+        if isinstance(X, Moments):
+            return fitted.outcome(fitted.design.found_in(X, y))
+        table = used_rows(self, X, y)
+        if table.rereadable:
             table, groups, at, _ = without_gaps(table, slice(None), fitted.design, groups, fitted.missing)
             if at is not None and sample_weight is not None:
                 sample_weight = np.asarray(sample_weight)[at]
