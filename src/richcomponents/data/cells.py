@@ -70,12 +70,6 @@ def _rounded(cell: bytes) -> bool:
     return WHOLE.fullmatch(cell) is not None and (len(digits) > 16 or int(digits or b"0") > EXACT)
 
 
-def words(cells: Any) -> Column:
-    """The texts in a pyarrow array of bytes, blanks around them left out, None where they are missing."""
-    texts = (cell.decode("utf-8").strip() for cell in cells.to_pylist())
-    return np.array([None if is_missing(text) else text for text in texts], dtype=object)
-
-
 def as_labels(values: Iterable[Any]) -> Column:
     """Texts, None where missing; whole numbers are written as such, whatever they are kept in."""
     whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]

@@ -32,13 +32,13 @@ from richcomponents.algebra import Array, IntArray
 from richcomponents.data.cells import (
     WHOLE,
     Column,
+    as_labels,
     first_word,
     frame_columns,
     is_missing,
     is_number,
     numbers,
     remedy,
-    words,
     written_otherwise,
 )
 from richcomponents.data.sources.base import FileSource, block_rows, reading
@@ -102,7 +102,8 @@ class DelimitedSource(FileSource):
             cells = pyarrow.chunked_array([batch[i] for batch in batches], pyarrow.binary())
             values = None if name in written else numbers(cells)
             try:
-                columns[name] = words(cells) if values is None else values
+                texts = (cell.decode().strip() for cell in cells.to_pylist())
+                columns[name] = as_labels(texts) if values is None else values
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"column {name!r} of {self.title} is not text in UTF-8: save it as CSV in UTF-8"
