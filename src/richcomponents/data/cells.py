@@ -77,6 +77,11 @@ def as_labels(values: Iterable[Any]) -> Column:
     return np.array(texts, dtype=object)
 
 
+def holds_numbers(kind: Any) -> bool:
+    """Whether columns of a data type of narwhals hold numbers or truth values."""
+    return bool(kind.is_numeric() or kind == nw.Boolean)
+
+
 def _beyond(whole: Any) -> bool:
     """Whether floating point would round some of these whole numbers."""
     return len(whole) > 0 and max(-int(whole.min()), int(whole.max())) > EXACT
@@ -88,7 +93,7 @@ def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column
     columns: dict[str, Column] = {}
     for series in nw.from_native(frame, eager_only=True).iter_columns():
         name, kind = str(series.name), series.dtype
-        number = (kind.is_numeric() or kind == nw.Boolean) and name not in written
+        number = holds_numbers(kind) and name not in written
         if number and kind.is_integer() and not series.null_count():
             whole = series.to_numpy()
             columns[name] = whole if _beyond(whole) else whole.astype(np.float64)
