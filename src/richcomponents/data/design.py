@@ -126,7 +126,7 @@ class Design:
 
     def parts(self) -> dict[str, IntArray]:
         """The columns of each view, and of the covariates, among those side by side."""
-        parts = {name: np.arange(place.start, place.stop) for name, place in self.places().items()}
+        parts = dict(self.side_by_side().columns)
         return parts | ({"covariates": np.arange(len(self.columns), len(self.used))} if len(self.known) else {})
 
     def describe(self, column: int) -> str:
@@ -175,9 +175,11 @@ class Design:
                 )
             return table.select(numbers if outcome is None else np.append(numbers, place(table, outcome)))
         own = dict.fromkeys(self.views.feature_names[c] for c in self.used if self.named and c < self.width)
-        rows = table.including((*self.groups, *table.source.groups_of(own)))
+        missing = {*own} - {*(table.names or ())}
+        groups = [group for group, columns in table.source.groups.items() if not missing.isdisjoint(columns)]
+        rows = table.including([*self.groups, *groups])
         for name in own:
-            if name not in (rows.names or own) and rows.source.annotation(name) == name:
+            if rows.names is not None and rows.source.annotation(name) == name:
                 rows = Added(name).to(rows, "column")
         numbers = self._numbers(rows.names, rows.width, rows.source.title)
         for one in self.added:
@@ -281,11 +283,6 @@ class _Desk:
         self.added.append(one)
         return range(before, self.rows.width)
 
-    def _annotation(self, name: object) -> str | None:
-        """What only describes the samples under that name."""
-        own = not isinstance(name, str) or name in (self.rows.names or ())
-        return None if own else self.rows.source.annotation(name)
-
     def spelled(self, part: Any) -> Any:
         """The columns of a view: groups of columns (a layer, a modality, a file's own view) by the names of these, and what
         describes the samples added to the table."""
@@ -295,7 +292,7 @@ class _Desk:
         out: list[Any] = []
         together = {**self.rows.source.groups, **self.rows.views}
         for item in part:
-            if (name := self._annotation(item)) is not None:
+            if (name := self.rows.source.annotation(item)) is not None:
                 self.add(Added(name), "column")
                 out.append(name)
             elif isinstance(item, str) and item not in (self.rows.names or ()) and item in together:
@@ -308,15 +305,13 @@ class _Desk:
         """Numbers of the columns that `covariates=` means, each once."""
         names, every = self.rows.names, list[Any]()  # names, or numbers of columns without
         for one in wanted:
-            name = self._annotation(one)
+            name = self.rows.source.annotation(one)
             numbers = _known([one], self.width, names) if name is None else ()
             every += [name] if name is not None else [int(c) if names is None else names[c] for c in numbers]
         twice = next((one for i, one in enumerate(every) if one in every[:i]), None)
         if twice is not None:
             raise DataError(f"covariate {twice!r} is named twice: name it once")
-        texts = {} if names is None and not self.rows.source.annotations else self.rows.source.texts(
-            [one for one in every if isinstance(one, str)]
-        )  # fmt: skip
+        texts = self.rows.source.texts([one for one in every if isinstance(one, str)])
         out: list[int] = []
         for one in every:
             if one in texts:

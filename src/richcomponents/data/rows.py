@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -271,7 +272,7 @@ class Rows:
         if not isinstance(source, Source):
             source = ArraySource(as_matrix(source)) if isinstance(source, np.ndarray) else BlockSource(source)
         self.source, self.maps, self.weighted = source, tuple(maps), weighted
-        self.transform = _Maps(self.maps, weighted) if maps else None
+        self.transform = partial(_through, self.maps, weighted) if maps else None
         self.n_rows, self.views, self.files = source.n_rows, source.views, source.files
         self.rereadable, self.held = source.rereadable, source.held
         every = np.arange(source.width)
@@ -401,10 +402,8 @@ class Rows:
 
         Numbers, or texts with None where there is none; those `written` are texts as they are written (007 is not 7).
         """
-        there = set(self.source.all_names)
-        for name in names:
-            if name not in there:
-                self.source.check_column(name, "a column to be read")
+        for name in {*names} - {*self.source.all_names}:
+            self.source.check_column(name, "a column to be read")
         columns = self.source.read(names, written)
         if any(not len(values) for values in columns.values()):
             raise DataError(f"{self.source.title} holds no rows")
@@ -462,14 +461,9 @@ class Rows:
         return False
 
 
-class _Maps:
-    """Row-wise maps, one after another (a class, so that it can be sent to other processes); weights, last, stay."""
-
-    def __init__(self, maps: Sequence[Callable[[Array], Array]], weighted: bool) -> None:
-        self.maps, self.weighted = maps, weighted
-
-    def __call__(self, block: Array) -> Array:
-        rows = block[:, :-1] if self.weighted else block
-        for one in self.maps:
-            rows = one(rows)
-        return np.column_stack([rows, block[:, -1]]) if self.weighted else rows
+def _through(maps: Sequence[Callable[[Array], Array]], weighted: bool, block: Array) -> Array:
+    """Row-wise maps, one after another; weights, last, stay."""
+    rows = block[:, :-1] if weighted else block
+    for one in maps:
+        rows = one(rows)
+    return np.column_stack([rows, block[:, -1]]) if weighted else rows

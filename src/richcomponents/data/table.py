@@ -25,7 +25,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.data.cells import EXACT, as_labels, first_text, is_number, remedy
+from richcomponents.data.cells import EXACT, as_labels, first_text, holds_numbers, is_number, remedy
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.storage import storable
 from richcomponents.text import in_line
@@ -239,8 +239,7 @@ def refuse_foreign(X: object) -> None:
         raise DataError(
             "this is a path or a text, where values in memory are needed: open_source(path).array() reads them"
         )
-    kind = type(X).__module__.partition(".")[0]
-    if kind in ("dask", "dask_expr"):
+    if is_dask(X):
         raise DataError("this is a dask collection, where values in memory are needed: compute() it")
     name = type(X).__name__
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
@@ -258,7 +257,7 @@ def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
     """Refuses a column that is not numeric, or holds whole numbers that floating point cannot represent."""
     parts = [frame] if isinstance(frame, nw.Series) else list(frame.iter_columns())
     for part in parts:
-        if not (part.dtype.is_numeric() or part.dtype == nw.Boolean):
+        if not holds_numbers(part.dtype):
             raise DataError(f"column {'y' if part.name is None else part.name!r} {not_numeric(part)}")
         if part.dtype.is_integer() and len(part) and (low := part.min()) is not None:
             _whole(int(low), int(part.max()), f"column {part.name!r}")
@@ -514,11 +513,11 @@ class Views:
             raise KeyError(f"there is no view {name!r}; the views are {', '.join(map(repr, self.names))}")
         return self.columns[name]
 
-    def listed(self, view: int, most: int = 12) -> str:
+    def listed(self, view: int) -> str:
         """'tests (30 columns): tp53, brca1, ...', for summaries."""
         names = [in_line(self.feature_names[column]) for column in self[view]]
-        more = ", ..." if len(names) > most else ""
-        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:most])}{more}"
+        more = ", ..." if len(names) > 12 else ""
+        return f"{in_line(self.names[view])} ({len(names)} columns): {', '.join(names[:12])}{more}"
 
     def describe(self, column: int) -> str:
         """'column 'tp53' of view 'tests'', for messages."""

@@ -5,21 +5,17 @@ Entries whose support distinguishes Q (tested) see S_Q and its decided supersets
 only. For r = 0, 1, ... (absent, one direction, ...) the decided components and r directions of S_Q are fitted to all of them,
 until they explain the tested entries.
 
-The noise comes from the blocks. Block b's value of the tested entries is its own cumulants minus the fit, made free of the
+The noise comes from the blocks. Block b's value p_b of the tested entries is its own cumulants minus the fit, made free of the
 fit's error to first order (`_Search._unexplained`): independent over blocks and, if r directions are all there is, of mean
-zero. Then random signs change nothing about the distribution of |sum_b s_b p_b|^2, whatever the dependence among entries: the
-observed sum is compared with sums under random signs. Orders are tested separately (a symmetric component shows at order four
-only, a Gaussian one at order two) and Bonferroni's inequality joins orders and sets.
-
-Inside larger sets that is not enough: with few rows their transformations are ill-determined, what they leave behind is not of
-first order only, and tests are bold. There a set must also be worth its parameters: the fit gains two and a half times what BIC
-asks for, in units of the noise it leaves.
+zero. Then |sum_b s_b p_b|^2 has the same distribution under random signs, whatever the dependence among entries. Orders are
+tested separately (a symmetric component shows at order four only, a Gaussian one at order two), and Bonferroni's inequality
+joins orders and sets. Inside larger sets, whose transformations few rows determine badly, tests are bold: there a set must also
+gain two and a half times what BIC asks for, in units of the noise that the fit leaves.
 
 A component that is there is given all directions that second moments allow: one that it lacks would be taken for others', while
-one too many costs little. Only where they say that there are fewer than columns are directions tested one by one.
-
-All this in the directions that each view shares with the others (:meth:`.WhiteViews.shared`), where there are few
-entries. Second moments also bound ranks: rank Cov(U_i, U_j) is the sum over all components that both views share.
+one too many costs little. Only where rank Cov(U_i, U_j), the sum over all components that both views share, is less than
+columns, directions are tested one by one. All this in the directions that each view shares with the others
+(:meth:`.WhiteViews.shared`), where there are few entries.
 """
 
 from __future__ import annotations
@@ -36,16 +32,13 @@ from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.moments.kernel import MAX_ORDER
 from richcomponents.sets.evidence import SetEvidence, Structure, sequential
-from richcomponents.sets.model import JointModel, Parameters, levenberg_marquardt, order_scale, solve_tensors
+from richcomponents.sets.model import JointModel, Minimum, Parameters, levenberg_marquardt, order_scale, solve_tensors
 from richcomponents.storage import storable
 from richcomponents.text import p_text, p_value
 
 _FLIPS, _MOST_FLIPS = 20_000, 1_000_000
 _FURTHER = 0.05  # level of tests for more directions of a component that is there, or for one that may have been missed
-_ASKED = (
-    0.5,
-    2.5,
-)  # of BIC's penalty, what further directions of a set must gain, and what a set must inside larger ones
+_ASKED = 0.5, 2.5  # of BIC's penalty: what directions of a set must gain, and what those of a set inside larger ones
 
 
 @storable
@@ -91,12 +84,8 @@ def discover_sets(
 ) -> tuple[SetSystem, dict[Subset, SetTest]]:
     """The system that the data support, and the evidence for each member of the one it started from.
 
-    Every member of two or more views is tested; the chance that any absent one is kept is at most alpha, given that nothing
-    present was missed before (what a missed component left behind is explained by others).
-    given : ranks that are known; pairs : {views i, j: rank of Cov(U_i, U_j)}, infinite where nothing is left over;
-    higher(order) : the evidence to a higher order, for sets that cannot be told apart without.
-
-    Raises DataError where the blocks are too few for any component to be kept, however strong.
+    The chance that any absent member is kept is at most alpha, given that nothing present was missed before. given : ranks that
+    are known; pairs : see :func:`.pair_ranks`; higher(order) : the evidence to a higher order, where tests need it.
     """
     search, nan = _Search(evidence, system, alpha, random_state, pairs or {}, higher), float("nan")
     tests = {q: search.decide(q, 0, (given or {}).get(q)) for q in search.tested}
@@ -120,10 +109,9 @@ def choose_ranks(
 ) -> dict[Subset, int]:
     """How many directions the components of a system have, each at least one, and none more than views share.
 
-    Covariances between views say how many there can be, and only where that is fewer than columns are some of them tested:
-    these tests see much less than the joint fit, which would lose real directions to them. Where no rank is in doubt no
-    cumulant is asked for. evidence(order) : of some usual order by default; given : ranks that were given; widths : {view:
-    shared directions, which are the columns of the evidence, and all of its columns}.
+    Only where covariances between views allow fewer than columns are some of them tested: tests see much less than the joint
+    fit, which would lose real directions to them. evidence(order) : asked for where a rank is in doubt; widths : {view: shared
+    directions, which are the columns of the evidence, and all of its columns}.
     """
     shared, columns = ({view: pair[i] for view, pair in widths.items()} for i in (0, 1))
     ranks, search = dict[Subset, int](), None
@@ -150,19 +138,14 @@ def most_directions(
 ) -> int:
     """The largest rank that S_Q can have and that cumulants can tell.
 
-    So many columns have views enough to tell the component from others, and so much have the covariances of such views left for
-    it beside the supersets' `ranks`: rank Cov(U_i, U_j) is the sum over all components that both views share. (A component that
-    has its one direction in common with another adds nothing to that sum: one is always allowed. Where the supersets alone have
-    more, some of it cancels in the sum, which says nothing then.)
+    So many columns have views enough to tell it from others, and so much is left of the rank of their covariances when the
+    supersets' `ranks` are subtracted. (One direction is always allowed: it may be in common with another component, which adds
+    nothing to the sum. Where the supersets alone have more, some of it cancels, and the sum says nothing.)
     """
     above = sum(rank for r, rank in (ranks or {}).items() if set(q) < set(r))
-    bounds = {pair: rank - above for pair, rank in (pairs or {}).items() if pair <= set(q)}
-    left = {pair: bound if bound >= 0 else float("inf") for pair, bound in bounds.items()}
-
-    shown = {
-        view: min([width[view], max((most for pair, most in left.items() if view in pair), default=np.inf)])
-        for view in q
-    }
+    inside = {pair: rank for pair, rank in (pairs or {}).items() if pair <= set(q)}
+    left = {pair: rank - above if rank >= above else np.inf for pair, rank in inside.items()}
+    shown = {v: min(width[v], max((most for pair, most in left.items() if v in pair), default=np.inf)) for v in q}
     for r in range(max(width[view] for view in q), 1, -1):
         if system.distinguishes([view for view in q if shown[view] >= r], q):
             return r
@@ -173,21 +156,8 @@ Entries = tuple[Mapping[int, IntArray], Truth]
 """{order: packed entries}, and which of all these see the component in hand (tested); others see decided ones only."""
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """A model, its parameters, the minimum of f and the number of free parameters."""
-
-    model: JointModel
-    x: Array
-    value: float
-    free: int
-
-
 class _Search:
-    """Memory of the tests: what was decided so far is subtracted from what comes next.
-
-    current : the sets that are there or may be; ranks : of those that are.
-    """
+    """Memory of the tests. current : the sets that are there or may be; ranks : of those that are, which are subtracted."""
 
     def __init__(
         self,
@@ -201,8 +171,17 @@ class _Search:
         sets, orders, blocks = max(sum(len(q) > 1 for q in system), 1), len(evidence.orders), len(evidence.share)
         self.level = alpha / sets
         self.signs = _signs(blocks, orders / self.level, random_state)
-        if orders / (1 + len(self.signs)) > self.level:
-            raise DataError(_too_few(blocks, orders, len(self.signs), alpha, sets))
+        least = orders / (1 + len(self.signs))
+        if least > self.level:
+            remedies = ["a larger alpha", "fewer sets to test (sets=)"]
+            if orders / self.level <= _MOST_FLIPS:
+                needed = int(np.ceil(1 + np.log2(orders / self.level)))
+                remedies.insert(0, f"more blocks (n_blocks=; groups= must give as many groups): at least {needed}")
+            raise DataError(
+                f"the test of discover=True cannot keep any component, however strong: with {blocks} blocks and cumulants of "
+                f"{orders} orders its smallest p value is {least:.2g}, and alpha = {alpha:g} over {sets} sets asks for "
+                f"{self.level:.2g}. Use {', or '.join(remedies)}"
+            )
         self.evidence, self.current, self.pairs, self.higher = evidence, system, pairs, higher
         self.width = {view: len(columns) for view, columns in evidence.columns.items()}
         self.gauge = {q: max(q, key=self.width.__getitem__) for q in system}  # any view that shows all directions
@@ -215,44 +194,38 @@ class _Search:
         self._reach(q)
         most = most_directions(self.current, q, self.width, self.ranks, self.pairs)
         entries = self._entries_about(q)
-        by_order: dict[int, float] = {}
         fewer = most < most_directions(self.current, q, self.width)  # than columns, second moments say
-        beside = any(set(q) < set(s) for s in self.ranks)
-        asked = self.penalty * _ASKED[beside]
-        r, by_rank, gains = least, {}, {}
+        within = any(set(q) < set(s) for s in self.ranks)
+        r, first, by_rank, by_order = least, float("nan"), dict[int, float](), dict[int, float]()
         here = self._fit(entries, {**self.ranks, q: r})
         while r < most:
             more = self._fit(entries, {**self.ranks, q: r + 1})
             p_values = {t: sign_flip(values, self.signs) for t, values in self._unexplained(entries, here).items()}
             by_rank[r] = min([1.0, *(len(p_values) * p for p in p_values.values())])
-            gains[r] = (here.value - more.value) / (self._noise(more) * asked * (more.free - here.free))
-            by_order = by_order or p_values
-            worth = gains[r] >= 1 or not (r or beside)
+            asked = self._noise(more) * self.penalty * _ASKED[within] * (more.free - here.free)
+            gain, by_order = (here.value - more.value) / asked, by_order or p_values
+            first = first if r else gain
+            worth = gain >= 1 or not (r or within)
             if by_rank[r] > (max(self.level, _FURTHER) if r else self.level) or not worth:
                 break
             r, here = r + 1, more
             if given is not None or not fewer:
                 r = most if given is None else min(given, max(self.width[view] for view in q))
                 break
-        self._settle(q, r)
-        p, gain = (values.get(0, float("nan")) for values in (by_rank, gains))
-        return SetTest(r > 0, p, by_order, self.level, r, by_rank, gain)
-
-    def _settle(self, q: Subset, r: int) -> None:
         self.ranks.pop(q, None)
         if r:
             self.ranks[q] = r
-        elif q in self.current:
+        else:
             self.current = self.current.without(q)
+        return SetTest(r > 0, by_rank.get(0, float("nan")), by_order, self.level, r, by_rank, first)
 
     def _entries_about(self, q: Subset) -> Entries:
         """Tested entries see S_Q and decided components only, the others only the latter."""
-        decided, undecided = ([s for s in self.current if (s in self.ranks) == there] for there in (True, False))
-        at, tested = dict[int, IntArray](), []
+        at, tested, undecided = dict[int, IntArray](), [], [s for s in self.current if s not in self.ranks]
         for t in self.evidence.orders:
             supports = self.evidence.support[t]
             about = self.current.distinguished(q, supports)
-            seen = self._inside(supports, decided) & ~self._inside(supports, undecided)
+            seen = self._inside(supports, self.ranks) & ~self._inside(supports, undecided)
             at[t] = np.flatnonzero(about | seen)
             tested.append(about[at[t]])
         return at, np.concatenate(tested)
@@ -262,7 +235,7 @@ class _Search:
         inside = [supports & ~self.current.bits(s) == 0 for s in sets]
         return np.any(inside, axis=0) if inside else np.zeros(len(supports), dtype=bool)
 
-    def _fit(self, entries: Entries, ranks: Mapping[Subset, int]) -> _Fit:
+    def _fit(self, entries: Entries, ranks: Mapping[Subset, int]) -> Minimum:
         """Components of these ranks, fitted to the entries."""
         evidence, ranks = self.evidence, {q: ranks[q] for q in self.current.order if ranks.get(q)}
         scale = order_scale(evidence, entries[0])
@@ -274,18 +247,15 @@ class _Search:
             )
         data = model.data({t: evidence.cumulants.packed(t) for t in evidence.orders})
         if not ranks:
-            return _Fit(model, np.zeros(0), float(data @ data), 0)
+            return Minimum(model, np.zeros(0), float(data @ data))
         transforms = sequential(evidence, Structure(self.current, self.gauge, ranks))
         loadings = {s: 0.5 * np.vstack([transforms[view, s] for view in s]) for s in ranks}
         x = solve_tensors(model, model.join(Parameters(loadings, {})), data)
-        found = levenberg_marquardt(model, x, data, iterations=100)
-        return _Fit(model, found.x, found.value, model.size - sum(r**2 for r in ranks.values()))
+        return levenberg_marquardt(model, x, data)
 
-    def _noise(self, fit: _Fit) -> float:
-        """Variance of what a fit leaves, per degree of freedom, from what differs between blocks: the unit of its value.
-
-        The noise of cumulants is mostly that of the components' own, which tensors of a fit take up; what is left is several
-        times smaller than their mean, which it is called where nothing is left.
+    def _noise(self, fit: Minimum) -> float:
+        """Variance of what a fit leaves, per degree of freedom, from what differs between blocks: the unit of its value. It is
+        several times smaller than that of the cumulants, most of which tensors of the fit take up; one where nothing is left.
         """
         if not 0 < fit.free < len(fit.model.scales):
             return 1.0
@@ -296,7 +266,7 @@ class _Search:
         left = blocks - (blocks @ used) @ used.T
         return float(np.sum(share**2 @ left**2)) * len(share) / (len(share) - 1) / (len(used) - fit.free)
 
-    def _unexplained(self, entries: Entries, fit: _Fit) -> dict[int, Array]:
+    def _unexplained(self, entries: Entries, fit: Minimum) -> dict[int, Array]:
         """{order: (B, entries)}: what a fit leaves of the tested entries, by block; of mean zero if it is all there is.
 
         With e the block values less the fit and J its derivatives, on fitted (F) and tested (T) entries, v'e has mean zero for
@@ -326,11 +296,15 @@ class _Search:
         of Cov(U_a, U_b) goes to {a, b, c}, and then in what is taken for pairs of a and c, b and c. Where a direction more
         in one set, or a set more, explains as much as what others have of it, with fewer parameters, these lose it. likely :
         sets that a test at a lower level keeps; larger ones of them may take the place of one set inside."""
+
+        def instead(to: Subset, rank: int, gone: Sequence[Subset]) -> dict[Subset, int]:
+            return {q: r for q, r in self.ranks.items() if q not in gone} | {to: rank}
+
         larger = [q for q in self.tested if len(q) > 2]
         for to in [q for q in larger if q in likely and q not in self.ranks]:
             most = most_directions(self._with(to), to, self.width, {}, self.pairs)
             inside = [q for sets in self._subsets(to)[:1] for q in sets]
-            self._taken(to, [self._instead(to, most, [q]) for q in inside])
+            self._taken(to, [instead(to, most, [q]) for q in inside])
         for to in larger:
             while self._moved(to, self._subsets(to)):
                 pass
@@ -344,11 +318,7 @@ class _Search:
             alike = [q for q in self.ranks if len(q) == len(to) and set(q) & set(to)]
             most = most_directions(self._with(to), to, self.width, self.ranks, self.pairs)
             gone = [out for number in (1, 2) for out in combinations(alike, number)]
-            self._taken(to, [self._instead(to, most, out) for out in gone], asked=1.0)
-
-    def _instead(self, to: Subset, rank: int, gone: Sequence[Subset]) -> dict[Subset, int]:
-        """The ranks with one set of this rank in the place of others."""
-        return {q: r for q, r in self.ranks.items() if q not in gone} | {to: rank}
+            self._taken(to, [instead(to, most, out) for out in gone], asked=1.0)
 
     def _subsets(self, larger: Subset) -> list[list[Subset]]:
         """Subsets that may owe a direction to a larger set: all that are there, or all but one, if they are in the covariances
@@ -361,12 +331,12 @@ class _Search:
     def _moved(self, to: Subset, choices: list[list[Subset]]) -> bool:
         """Whether `to` has a direction more now, and one of the choices of sets one less each; if it had none, two of them are
         gone: a set is not kept for what it saves."""
-        if self.ranks.get(to, 0) >= most_directions(self._with(to), to, self.width):
+        rank = self.ranks.get(to, 0) + 1
+        if rank > most_directions(self._with(to), to, self.width):
             return False
-        if to not in self.ranks:
+        if rank == 1:
             choices = [sets for sets in choices if sum(self.ranks[q] == 1 for q in sets) > 1]
-        more = {to: self.ranks.get(to, 0) + 1}
-        return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | more for sets in choices])
+        return self._taken(to, [{q: r - (q in sets) for q, r in self.ranks.items()} | {to: rank} for sets in choices])
 
     def _with(self, q: Subset) -> SetSystem:
         return self.current if q in self.current else SetSystem(self.current.views, (*self.current.members, q))
@@ -377,23 +347,17 @@ class _Search:
         system = self._with(to)
         if not choices or max(len(system.distinguishing(q)) for q in [*self.ranks, to]) >= self.evidence.order:
             return False
-        several = {t: bits & (bits - 1) != 0 for t, bits in self.evidence.support.items() if t > 1}
-        at = {
-            t: np.flatnonzero(self._inside(self.evidence.support[t], self.tested) & seen) for t, seen in several.items()
-        }
+        seen = {t: bits for t, bits in self.evidence.support.items() if t > 1}
+        at = {t: np.flatnonzero(self._inside(bits, self.tested) & (bits & (bits - 1) != 0)) for t, bits in seen.items()}
         entries = at, np.zeros(sum(map(len, at.values())), dtype=bool)
-        now, kept = self._fit(entries, self.ranks), self.current
-        noise = self._noise(now)
-        self.current = system
-        fits = [now, *(self._fit(entries, ranks) for ranks in choices)]
+        fits, self.current = [self._fit(entries, self.ranks)], system
+        fits += [self._fit(entries, ranks) for ranks in choices]
+        noise = self._noise(fits[0])
         best = int(np.argmin([fit.value / noise + asked * self.penalty * fit.free for fit in fits]))
-        if not best:
-            self.current = kept
-            return False
-        ranks = choices[best - 1]
-        for q in {*self.ranks, *ranks}:
-            self._settle(q, ranks.get(q, 0))
-        return True
+        if best:
+            self.ranks = {q: r for q, r in choices[best - 1].items() if r}
+        self.current = SetSystem(system.views, tuple(q for q in system if len(q) == 1 or q in self.ranks))
+        return best > 0
 
     def _reach(self, q: Subset) -> None:
         """Evidence of the order that it takes to see S_Q, and to subtract those of larger sets that are there."""
@@ -412,30 +376,15 @@ class _Search:
 
 
 def _signs(blocks: int, resolution: float, random_state: int | None) -> Array:
-    """(flips, blocks): all signs but the observed ones where they are few (an exact test), else random ones.
-
-    resolution : one over the p value that must be reachable; random signs are some times as many, so that a chance
-    repetition of the observed ones does not hide a component. A vector of signs and its negative give the same sum.
-    """
+    """(flips, blocks): all signs but the observed ones where they are few (an exact test; a vector and its negative give the
+    same sum), else random ones. resolution : one over the p value that must be reachable; random signs are some times as many,
+    so that a chance repetition of the observed ones does not hide a component."""
     wanted = min(max(_FLIPS, int(np.ceil(4 * resolution))), _MOST_FLIPS)
     if 2 ** (blocks - 1) - 1 <= wanted:
         numbers = np.arange(1, 2 ** (blocks - 1))
         return np.asarray(1.0 - 2.0 * (numbers[:, None] >> np.arange(blocks) & 1))
     rng = np.random.default_rng(random_state)
     return np.asarray(rng.integers(0, 2, (wanted, blocks)) * 2.0 - 1.0)
-
-
-def _too_few(blocks: int, orders: int, flips: int, alpha: float, sets: int) -> str:
-    """Why nothing could be kept, and what to do about it."""
-    remedies = ["a larger alpha", "fewer sets to test (sets=)"]
-    if orders * sets / alpha <= _MOST_FLIPS:
-        needed = int(np.ceil(1 + np.log2(orders * sets / alpha)))
-        remedies.insert(0, f"more blocks (n_blocks=; groups= must give as many groups): at least {needed}")
-    return (
-        f"the test of discover=True cannot keep any component, however strong: with {blocks} blocks and cumulants of {orders} "
-        f"orders its smallest p value is {orders / (1 + flips):.2g}, and alpha = {alpha:g} over {sets} sets asks for "
-        f"{alpha / sets:.2g}. Use {', or '.join(remedies)}"
-    )
 
 
 def sign_flip(values: Array, signs: Array) -> float:

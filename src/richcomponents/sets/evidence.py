@@ -49,11 +49,8 @@ def columns_of(frames: Mapping[str, LinearMap]) -> dict[str, IntArray]:
 @storable
 @dataclass(frozen=True)
 class WhiteViews:
-    """Views side by side in a table, and in white columns.
-
-    place : {view: its columns in the table}; frames : {view: maps to and from white columns}; totals : {view: variance, summed
-    over its columns}.
-    """
+    """Views side by side. place : {view: its columns in the table}; frames : {view: maps to and from white columns}; totals :
+    {view: variance, summed over its columns}."""
 
     place: Mapping[str, slice]
     frames: Mapping[str, LinearMap]
@@ -99,11 +96,8 @@ class WhiteViews:
     ) -> dict[str, LinearMap]:
         """{view: maps to the directions that it shares with all others beyond chance}; to all where it seems to share none.
 
-        n : independent rows behind the correlation; alpha : level of the test; least : of these views only, at least so many
-        directions, if any.
-
-        Exactly so many directions of a view carry anything of components that it shares (unless their covariances cancel): the
-        canonical directions are Cov(U)^-1 times their loadings, and what is orthogonal to these has none of them.
+        Canonical directions are Cov(U)^-1 times the loadings of shared components (unless their covariances cancel): what is
+        orthogonal to these has none of them. n : independent rows; alpha : level; least : only of these views, so many.
         """
         out = {}
         for view in self.frames if least is None else least:
@@ -124,9 +118,9 @@ class WhiteViews:
             )
 
 
-def _canonical(correlation: Array, a: IntArray, b: IntArray, n: float) -> Canonical:
+def _canonical(C: Array, a: IntArray, b: IntArray, n: float) -> Canonical:
     """Of some columns with others."""
-    return canonical(correlation[np.ix_(a, a)], correlation[np.ix_(a, b)], correlation[np.ix_(b, b)], n)
+    return canonical(C[np.ix_(a, a)], C[np.ix_(a, b)], C[np.ix_(b, b)], n)
 
 
 def pair_ranks(
@@ -135,8 +129,7 @@ def pair_ranks(
     """{views i, j: rank of Cov(U_i, U_j)}, the sum of the ranks of all components that both share; infinite where no column is
     left over, so that the sum may be larger."""
     out = {}
-    for i, j in combinations(columns, 2):
-        a, b = columns[i], columns[j]
+    for (i, a), (j, b) in combinations(columns.items(), 2):
         rank = choose_rank(_canonical(covariance, a, b, n), alpha)
         out[frozenset((i, j))] = float("inf") if rank == min(len(a), len(b)) else float(rank)
     return out
@@ -150,12 +143,9 @@ def multiplicity(p: int, order: int) -> Array:
     [1.0, 3.0, 3.0, 1.0]
     """
     indices = packed_indices(p, order)
-    # A run of equal indices of length m divides the t! orders of the slots by m!: one factor per step of the run.
-    run, repeats = np.ones(len(indices)), np.ones(len(indices))
-    for slot in range(1, order):
-        run = np.where(indices[:, slot] == indices[:, slot - 1], run + 1, 1.0)
-        repeats *= run
-    return np.asarray(factorial(order) / repeats)
+    # a run of equal indices of length m divides the t! orders of the slots by m!: one factor per step of the run
+    steps = [np.sum(indices[:, : slot + 1] == indices[:, slot, None], axis=1) for slot in range(order)]
+    return np.asarray(factorial(order) / np.prod(steps, axis=0))
 
 
 def home(columns: Mapping[str, IntArray], views: Sequence[str]) -> IntArray:
@@ -165,14 +155,14 @@ def home(columns: Mapping[str, IntArray], views: Sequence[str]) -> IntArray:
 
 @dataclass(frozen=True)
 class SetEvidence:
-    """Cumulants of the columns z of a state, orders 2 to `order`.
-
-    columns : {view: its columns in z}; state : by block, views white.
-    """
+    """Cumulants of the columns z of a state. columns : {view: its columns in z}; state : by block, views white."""
 
     columns: Mapping[str, IntArray]
     state: Moments
-    order: int = 4
+
+    @property
+    def order(self) -> int:
+        return self.state.layout.order
 
     @property
     def n(self) -> int:
@@ -198,15 +188,12 @@ class SetEvidence:
     @cached_property
     def share(self) -> Array:
         """Rows per non-empty block over all rows, (B,)."""
-        sizes = self.state.block_sizes[self.state.block_sizes > 0]
-        return np.asarray(sizes / sizes.sum())
+        return np.asarray(self.state.block_sizes[self.state.block_sizes > 0] / self.n)
 
     @cached_property
     def blocks(self) -> dict[int, Array]:
-        """{order: (B, packed)}: each block's cumulants, linearised about the whole sample.
-
-        Weighted by `share` they average to the (plug-in) cumulants of the whole; minus those they are the block's influence.
-        """
+        """{order: (B, packed)}: each block's cumulants, linearised about the whole sample. Weighted by `share` they average to
+        the (plug-in) cumulants of the whole; minus those they are the block's influence."""
         used = self.state.block_sizes > 0
         second = self.state.central_blocks()[used][:, self.state.layout.orders[2]] / self.state.block_sizes[used, None]
         return {2: second} | {t: linearised_block_cumulants(self.state, t) for t in self.orders[1:]}
@@ -217,16 +204,12 @@ class SetEvidence:
 
         For Gaussian data n Var k(i1..it) = sum over permutations of prod_s Cov(z)[i_s, i_perm(s)].
         """
-        out: dict[int, float] = {}
+        out, b = dict[int, float](), len(self.share)
         for t in self.orders:
-            centred = self.blocks[t] - self.share @ self.blocks[t]
-            b = len(self.share)
+            centred, index = self.blocks[t] - self.share @ self.blocks[t], packed_indices(self.p, t).T
             seen = self.n * (self.share**2 @ centred**2).sum() * b / max(b - 1, 1)
-            index = packed_indices(self.p, t)
-            expected = sum(
-                np.prod([self.correlation[index[:, s], index[:, perm[s]]] for s in range(t)], axis=0).sum()
-                for perm in permutations(range(t))
-            )
+            orders = map(list, permutations(range(t)))
+            expected = sum(np.prod(self.correlation[index, index[perm]], axis=0).sum() for perm in orders)
             out[t] = max(float(seen / expected), 0.1)
         return out
 
@@ -269,12 +252,9 @@ class Structure:
 
 
 def sequential(evidence: SetEvidence, wanted: Structure, blocks: IntArray | None = None) -> Transforms:
-    """All A(i, Q) of the members that have a rank, larger sets first, from some or all blocks of samples:
-    {(view, Q): (columns of the view, rank)}.
-
-    A component of full rank is written in the columns of its gauge view (the identity there), one of lower rank in an
-    orthonormal basis of its directions in that view. What is known is left to the fit.
-    """
+    """All A(i, Q) of the members that have a rank, larger sets first, from some or all blocks, {(view, Q): (columns of view,
+    rank)}. A component of full rank is written in the columns of its gauge view (the identity there), one of lower rank in an
+    orthonormal basis of its directions in that view. What is known is left to the fit."""
     columns, p, system, ranks = evidence.columns, evidence.p, wanted.system, wanted.ranks
     chosen = np.arange(len(evidence.share)) if blocks is None else blocks
     share = evidence.share[chosen] / evidence.share[chosen].sum()

@@ -13,10 +13,9 @@ rotation, of which nothing that is reported depends. We minimise
 after joint whitening the Frobenius norm is the efficient weighting near Gaussian data; v_t is the variance of
 order t over that of Gaussian data. Levenberg-Marquardt, since the problem is a small non-linear least squares.
 
-LARGE problems: the same f by gradients, without a matrix of derivatives. With D_Q = model(., B_Q, ..., B_Q) -
-data(., B_Q, ..., B_Q) (p x r^(t-1)) the derivatives of |data - model|^2 are 2 B_Q' D_Q for K_Q and 2 t D_Q K_Q' for B_Q. The
-model's part needs only the small matrices B_R' B_Q; the data's part is one contraction of the dense cumulant tensor, done for
-all components at once.
+LARGE problems: the same f by gradients. With D_Q = model(., B_Q, ..., B_Q) - data(., B_Q, ..., B_Q) (p x r^(t-1)) the
+derivatives of |data - model|^2 are 2 B_Q' D_Q for K_Q and 2 t D_Q K_Q' for B_Q. The model's part needs only the small matrices
+B_R' B_Q; the data's part is one contraction of the dense cumulant tensor, done for all components at once.
 
 INFLUENCE. Near Gaussian data estimated cumulants are uncorrelated with known variances. Away from it (skewed, heavy-tailed
 parts) they are correlated: with their covariance as weight, that of the influence functions of rows, a last fit makes the
@@ -30,23 +29,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
 from itertools import combinations
 from math import factorial
-from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
-from richcomponents.algebra import (
-    Array,
-    IntArray,
-    multilinear,
-    pack,
-    packed_indices,
-    packed_rank,
-    packed_size,
-    unpack,
-)
+from richcomponents.algebra import Array, IntArray, multilinear, pack, packed_indices, packed_size, unpack
 from richcomponents.algebra.arrays import MEMORY_LIMIT, power
+from richcomponents.algebra.packing import extension_table
 from richcomponents.components.sets import Subset
 from richcomponents.cumulants.kstatistics import linearised_cumulants
 from richcomponents.errors import CapacityError
@@ -71,22 +61,14 @@ class Parameters:
     tensors: Mapping[tuple[Subset, int], Array]
 
 
-class Minimum(NamedTuple):
-    """Parameters as a vector, and the value of f there."""
-
-    x: Array
-    value: float
-
-
 @dataclass(frozen=True)
 class JointModel:
     """Residuals of chosen entries and their derivatives.
 
-    columns : {view: its columns of z}; ranks : {Q: r}, of the components; white : (p, p), the coordinates they are fitted in (W
-    above; the identity where entries have to keep their views); entries : {order: packed entries used}; scale : {order: square
-    root of the weight of each of them}; free_second : K_{Q,2} is a parameter like the others instead of I, for entries that do
-    not tell the covariance; ties : {Q: (columns of its views, free ones)}, of components with known transformations:
-    C_Q = ties[Q] @ (parameters).
+    columns : {view: its columns of z}; ranks : {Q: r}; white : (p, p), W above (the identity where entries have to keep their
+    views); entries : {order: packed entries used}; scale : {order: square root of the weight of each}; free_second : K_{Q,2} is
+    a parameter like the others, not I, for entries that do not tell the covariance; ties : {Q: (columns of its views, free
+    ones)} with C_Q = ties[Q] @ (parameters), where transformations are known.
     """
 
     columns: Mapping[str, IntArray]
@@ -104,8 +86,8 @@ class JointModel:
     @cached_property
     def white_home(self) -> dict[Subset, Array]:
         """{Q: (p, columns of its views)}: B_Q = white_home[Q] @ C_Q; of tied loadings from the free ones."""
-        every = {q: self.white[:, home(self.columns, q)] for q in self.ranks}
-        return {q: np.ascontiguousarray(W @ self.ties[q] if q in self.ties else W) for q, W in every.items()}
+        every = {q: np.ascontiguousarray(self.white[:, home(self.columns, q)]) for q in self.ranks}
+        return {q: W @ self.ties[q] if q in self.ties else W for q, W in every.items()}
 
     def tied(self, q: Subset, rows: Array) -> Array:
         """All loadings (columns of the views of Q, ...) from the free ones."""
@@ -120,19 +102,21 @@ class JointModel:
     @cached_property
     def slices(self) -> dict[tuple[Subset, int], slice]:
         """Where C_Q (under order 1) and K_{Q,t} lie."""
-        out, start = {}, 0
-        for q in self.ranks:
-            out[q, 1] = slice(start, start + self.white_home[q].shape[1] * self.ranks[q])
-            start = out[q, 1].stop
-            for t in self.orders:
-                if t > 2 or self.free_second:
-                    out[q, t] = slice(start, start + packed_size(self.ranks[q], t))
-                    start = out[q, t].stop
+        tensors, start, out = [t for t in self.orders if t > 2 or self.free_second], 0, {}
+        for q, r in self.ranks.items():
+            for t in (1, *tensors):
+                size = packed_size(r, t) if t > 1 else self.white_home[q].shape[1] * r
+                out[q, t], start = slice(start, start + size), start + size
         return out
 
     @property
     def size(self) -> int:
         return max((int(part.stop) for part in self.slices.values()), default=0)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its derivatives are too many for a matrix."""
+        return self.size * len(self.scales) > MEMORY_LIMIT // 512
 
     @cached_property
     def linear(self) -> IntArray:
@@ -140,26 +124,16 @@ class JointModel:
         tensors = [np.arange(part.start, part.stop) for (_, t), part in self.slices.items() if t > 1]
         return np.concatenate([np.zeros(0, dtype=np.int64), *tensors])
 
-    def sizes(self, x: Array) -> Array:
-        """Root mean squares of each component's loadings, at these; zero at tensors."""
-        out = np.zeros(self.size)
-        for (_, t), part in self.slices.items():
-            out[part] = np.sqrt(np.mean(x[part] ** 2)) * (t == 1)
-        return out
-
     def join(self, parameters: Parameters) -> Array:
         x = np.zeros(self.size)  # tensors that are not given are zero
         for (q, t), part in self.slices.items():
             x[part] = self.free(q, parameters.loadings[q]).ravel() if t == 1 else parameters.tensors.get((q, t), 0.0)
         return x
 
-    def split(self, x: Array) -> Parameters:
-        own = self.free_parameters(x)
-        return Parameters({q: self.tied(q, C) for q, C in own.loadings.items()}, own.tensors)
-
-    def free_parameters(self, x: Array) -> Parameters:
-        """With the free loadings only."""
-        loadings = {q: x[self.slices[q, 1]].reshape(-1, r) for q, r in self.ranks.items()}
+    def split(self, x: Array, *, tied: bool = True) -> Parameters:
+        """tied=False : with the free loadings only."""
+        free = {q: x[self.slices[q, 1]].reshape(-1, r) for q, r in self.ranks.items()}
+        loadings = {q: self.tied(q, C) for q, C in free.items()} if tied else free
         return Parameters(loadings, {key: x[part] for key, part in self.slices.items() if key[1] > 1})
 
     # ---- values and derivatives
@@ -184,18 +158,15 @@ class JointModel:
 
     def _evaluate(self, x: Array, slope: Array | None) -> Array:
         """The values; derivatives are added to the zeros of `slope`."""
-        parameters, values, start = self.free_parameters(x), [], 0
-        for t in self.orders:
-            index = packed_indices(len(self.white), t)[self.entries[t]]
-            value = np.zeros(len(index))
-            part = None if slope is None else slope[start : start + len(index)]
+        parameters, values, start = self.split(x, tied=False), np.zeros(len(self.scales)), 0
+        for t, chosen in self.entries.items():
+            here, start = slice(start, start + len(chosen)), start + len(chosen)
+            index = packed_indices(len(self.white), t)[chosen]
             for q in self.ranks if len(index) else ():
-                self._add(q, t, index, parameters, value, part)
-            if part is not None:
-                part *= self.scale[t][:, None]
-            values.append(value * self.scale[t])
-            start += len(index)
-        return np.concatenate(values)
+                self._add(q, t, index, parameters, values[here], None if slope is None else slope[here])
+        if slope is not None:
+            slope *= self.scales[:, None]
+        return values * self.scales
 
     def _add(self, q: Subset, t: int, index: IntArray, at: Parameters, value: Array, slope: Array | None) -> None:
         """Add K(B', ..., B') of one component to the entries, and its derivatives."""
@@ -216,6 +187,20 @@ class JointModel:
         slope[:, self.slices[q, 1]] += total.reshape(len(index), -1)
 
 
+@dataclass(frozen=True)
+class Minimum:
+    """A model, its parameters as a vector, and the value of f there."""
+
+    model: JointModel
+    x: Array
+    value: float
+
+    @property
+    def free(self) -> int:
+        """Parameters less those that a change of factors leaves open."""
+        return self.model.size - sum(r**2 for r in self.model.ranks.values())
+
+
 def _products(rows: list[Array]) -> Array:
     """Row-wise outer products, flattened: (entries, r^m)."""
     out = rows[0]
@@ -227,10 +212,7 @@ def _products(rows: list[Array]) -> Array:
 @lru_cache(maxsize=32)
 def _merge(r: int, t: int) -> Array:
     """(r^t, packed), zeros and ones: dense = merge @ packed."""
-    grid = np.stack(np.meshgrid(*[np.arange(r)] * t, indexing="ij"), axis=-1).reshape(-1, t)
-    out = np.zeros((len(grid), packed_size(r, t)))
-    out[np.arange(len(grid)), packed_rank(np.sort(grid, axis=1), r)] = 1.0
-    return out
+    return np.stack([unpack(entry, r, t).ravel() for entry in np.eye(packed_size(r, t))], axis=1)
 
 
 def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
@@ -240,8 +222,8 @@ def solve_tensors(model: JointModel, x: Array, data: Array) -> Array:
     value, slope = model.linearise(x)
     design = slope[:, free]
     normal = design.T @ design
-    ridge = 1e-6 * np.diag(normal).max() * np.eye(len(free))
-    x[free] = linalg.solve(normal + ridge, design.T @ (data - value), assume_a="pos")
+    normal += 1e-6 * np.diag(normal).max() * np.eye(len(free))
+    x[free] = linalg.solve(normal, design.T @ (data - value), assume_a="pos")
     return x
 
 
@@ -257,11 +239,6 @@ def order_scale(evidence: SetEvidence, entries: Mapping[int, IntArray]) -> dict[
     return {t: np.sqrt(weight[t] * multiplicity(evidence.p, t)[chosen]) for t, chosen in entries.items()}
 
 
-def in_coordinates(packed: Array, matrix: Array, order: int) -> Array:
-    """Packed cumulants of matrix' z from those of z."""
-    return pack(multilinear(unpack(packed, len(matrix), order), *[matrix] * order))
-
-
 def white_model(evidence: SetEvidence, wanted: Structure) -> JointModel:
     """The joint model in jointly white coordinates, with all entries."""
     entries = {t: np.arange(packed_size(evidence.p, t)) for t in evidence.orders}
@@ -275,15 +252,20 @@ def ties_of(columns: Mapping[str, IntArray], wanted: Structure) -> dict[Subset, 
     out, known = {}, wanted.known
     for q in {q for _, q in known}:
         free = [view for view in q if (view, q) not in known]
-        own = {view: np.eye(len(columns[view])) for view in free}
-        every = by_view(linalg.block_diag(*own.values()), tuple(free), columns)  # rows of each free view
-        out[q] = np.vstack([known[view, q] @ every[wanted.gauge[q]] if view not in own else every[view] for view in q])
+        own = by_view(np.eye(sum(len(columns[view]) for view in free)), tuple(free), columns)
+        out[q] = np.vstack([own[view] if view in own else known[view, q] @ own[wanted.gauge[q]] for view in q])
     return out
+
+
+def _white_cumulants(evidence: SetEvidence, model: JointModel) -> dict[int, Array]:
+    """{order: (p,) * order}, in the coordinates of a model."""
+    dense = {t: unpack(evidence.cumulants.packed(t), evidence.p, t) for t in model.orders}
+    return {t: multilinear(cumulant, *[model.white] * t) for t, cumulant in dense.items()}
 
 
 def white_data(evidence: SetEvidence, model: JointModel) -> Array:
     """The weighted data (rows,) for :func:`white_model`."""
-    return model.data({t: in_coordinates(evidence.cumulants.packed(t), model.white, t) for t in model.orders})
+    return model.data({t: pack(dense) for t, dense in _white_cumulants(evidence, model).items()})
 
 
 def levenberg_marquardt(
@@ -291,9 +273,8 @@ def levenberg_marquardt(
 ) -> Minimum:
     """min |whiten (model(x) - data)|^2 from x; damping relative to the curvature of each parameter.
 
-    The minimum is measured in units of sampling noise (one per degree of freedom): a step that gains less than `tol` is the
-    last, since what it would change is far below the standard errors. Not scipy's: its normal equations take a tenth of the
-    time of a decomposition of the slopes, and trust regions stop in worse minima where loadings are ill-determined.
+    A step that gains less than `tol` units of sampling noise (one per degree of freedom) is the last. Not scipy's: normal
+    equations take a tenth of the time of a decomposition of the slopes, and trust regions stop in worse minima.
     """
 
     def left(rows: Array) -> Array:
@@ -322,7 +303,7 @@ def levenberg_marquardt(
         gain, x, best, damping = best - attained, trial, attained, max(damping / 5, 1e-10)
         if gain < tol:
             break
-    return Minimum(x, best)
+    return Minimum(model, x, best)
 
 
 def relative_errors(
@@ -331,10 +312,9 @@ def relative_errors(
     """Approximate relative standard errors of A(i, Q) = C_i C_g^+ and of Cov(S_Q) = C_g K C_g', in white coordinates.
 
     The curvature of f is the inverse covariance of the parameters (up to what the weights ignore), K_{Q,2} = K among them:
-    where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it, and everything would
-    seem to be known. A change of factors is a flat direction that neither feels, any other flat direction makes them unknown,
-    and the error large. What is flat is judged with every parameter in units of its own curvature: loadings of a direction that
-    the gauge view hardly has are huge, and by theirs every other curvature would be nothing.
+    where the fit with K = I is at the edge of what a covariance can be, C has no first-order way off it. A change of factors is
+    a flat direction that neither feels; any other makes the error large. What is flat is judged in units of each parameter's
+    own curvature, since loadings of a direction that the gauge view hardly has are huge.
     """
     at, model = model.split(x), replace(model, free_second=True)
     seconds = {(q, 2): pack(np.eye(r)) for q, r in model.ranks.items()}
@@ -403,39 +383,32 @@ def assemble(model: JointModel, transforms: Transforms) -> Parameters:
 
 
 class DenseObjective:
-    """f and its gradient for a :class:`JointModel` with all entries, without a matrix of derivatives.
-
-    data : {order: dense cumulants (p,) * order in the model's coordinates}. Its parameters are those of the model divided by
-    `unit`: tensors count by the root of their weight, so that all parameters have comparable curvature.
-    """
+    """f and its gradient for a :class:`JointModel` with all entries. data : {order: dense cumulants in its coordinates}. The
+    parameters are those of the model over `unit`: tensors count by the root of their weight, for comparable curvature."""
 
     def __init__(self, model: JointModel, data: Mapping[int, Array]) -> None:
         self.model, self.data, self.subsets = model, data, tuple(model.ranks)
         self.weights = {t: float(model.scale[t][0] ** 2) for t in data}  # of entry 0, ..., 0, which occurs once
         self.norms = {t: float(np.sum(tensor**2)) for t, tensor in data.items()}
-        p = len(model.white)
-        first, second = np.triu_indices(p)
-        self.pairs = np.zeros((p, p), dtype=np.int64)
-        self.pairs[first, second] = self.pairs[second, first] = np.arange(len(first))
-        self.halves = {t: tensor[first, second] for t, tensor in data.items() if t > 2}
+        self.halves = {t: tensor[np.triu_indices(len(tensor))] for t, tensor in data.items() if t > 2}
         self.unit, self.at = np.ones(model.size), np.zeros(0)
         for (q, t), part in model.slices.items():
             if t > 2:
                 self.unit[part] /= np.sqrt(self.weights[t] * multiplicity(model.ranks[q], t))
 
     def seen(self, B: Mapping[Subset, Array], t: int) -> dict[Subset, Array]:
-        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product, of half of the data:
-        the first two slots may be exchanged."""
+        """data(., B_Q, ..., B_Q) for all Q, (p, r^(t-1)); the large contraction is one matrix product, of half of the data: the
+        first two slots may be exchanged."""
         if t == 2:
             return {q: self.data[2] @ B[q] for q in self.subsets}
-        half, p = self.halves[t], len(self.pairs)
+        half, p = self.halves[t], len(self.data[t])
         once = half.reshape(-1, p) @ np.hstack([B[q] for q in self.subsets])
         ends, out = np.cumsum([B[q].shape[1] for q in self.subsets])[:-1], {}
         for q, part in zip(self.subsets, np.split(once, ends, axis=1), strict=True):
             part = part.reshape(len(half), *[p] * (t - 3), -1)
             for slot in range(t - 3, 0, -1):
                 part = np.moveaxis(np.tensordot(part, B[q], axes=(slot, 0)), -1, slot)
-            both = part.reshape(len(half), -1)[self.pairs]  # (p, p, r^(t-2)): a symmetric tensor, slots in any order
+            both = part.reshape(len(half), -1)[extension_table(p, 1)]  # (p, p, r^(t-2)): slots in any order
             out[q] = np.tensordot(both, B[q], axes=(1, 0)).reshape(p, -1)
         return out
 
@@ -448,7 +421,7 @@ class DenseObjective:
         return total
 
     def __call__(self, y: Array) -> tuple[float, Array]:
-        model, at = self.model, self.model.free_parameters(self.unit * y)
+        model, at = self.model, self.model.split(self.unit * y, tied=False)
         B = {q: model.white_home[q] @ at.loadings[q] for q in self.subsets}
         loadings = np.concatenate([at.loadings[q].ravel() for q in self.subsets])
         if not np.array_equal(loadings, self.at):
@@ -490,8 +463,7 @@ class DenseObjective:
 
 def fit_large(evidence: SetEvidence, model: JointModel, start: Parameters) -> Parameters:
     """The minimum of f near the loadings of a start, by L-BFGS."""
-    dense = {t: unpack(evidence.cumulants.packed(t), evidence.p, t) for t in model.orders}
-    objective = DenseObjective(model, {t: multilinear(data, *[model.white] * t) for t, data in dense.items()})
+    objective = DenseObjective(model, _white_cumulants(evidence, model))
     best = objective.with_best_tensors(model.join(start) / objective.unit)
     found = minimise(objective, best, maxiter=150, maxcor=20, ftol=1e-6, maxfun=1500)
     return model.split(objective.unit * found)
@@ -532,10 +504,9 @@ def implied_covariance(evidence: SetEvidence, loadings: Mapping[Subset, Array]) 
 def misfit(evidence: SetEvidence, loadings: Mapping[Subset, Array]) -> tuple[tuple[str, str], Test]:
     """The views i, j that are furthest from Cov(U_i, U_j) = sum over Q with i and j of C_i C_j', and the test of it.
 
-    What a fit leaves of it is compared with the noise of all its entries, which the blocks tell; as many pairs are tested. The
-    fit has taken up a part of that noise, so that the test rejects a true model less often than its level says, however few
-    rows, and sees what is far above noise: a set that is missing, a rank that is too small, a transformation that was given and
-    is wrong, a poor minimum.
+    What a fit leaves is compared with the noise of all entries between blocks. The fit has taken up a part of that noise, so
+    that a true model is rejected less often than the level says, and what is far above noise is seen: a missing set, a rank too
+    small, a wrong transformation that was given, a poor minimum.
     """
     left = evidence.correlation - implied_covariance(evidence, loadings)
     own = evidence.share[:, None] * (evidence.blocks[2] - evidence.share @ evidence.blocks[2])
@@ -550,8 +521,7 @@ def misfit(evidence: SetEvidence, loadings: Mapping[Subset, Array]) -> tuple[tup
 
 
 Rows = Callable[[Callable[[int], int]], tuple[Array, Array] | None]
-"""Every how manieth of n rows -> rows (m, p) of the white columns and how often they count (m,); None where they are not at
-hand."""
+"""Every how manieth of n rows -> rows (m, p) of the white columns and how often they count (m,); None where there are none."""
 
 
 def fit_joint(
@@ -568,7 +538,7 @@ def fit_joint(
         known = {(v, q): clipped(A @ made[wanted.gauge[q], q]) for (v, q), A in wanted.known.items()}
         return assemble(model, made | known)
 
-    if _is_large(model):
+    if model.is_large:
         if evidence.order > 4 and 24 * float(evidence.p) ** evidence.order > MEMORY_LIMIT:
             raise CapacityError(
                 f"cumulants of order {evidence.order} of {evidence.p} columns are too many for a joint fit: use views of fewer "
@@ -583,48 +553,40 @@ def fit_joint(
     fits: list[tuple[bool, float, Minimum]] = []
     for trial in range(6):  # all blocks, then halves: there are several minima; until the lowest was reached twice
         blocks = rng.permutation(len(evidence.share))[: len(evidence.share) // 2] if trial else None
-        reached = near(model.join(start(blocks)))
+        at = near(model.join(start(blocks)))
         # noise of order four can outweigh covariances that are far above theirs: a minimum that leaves those is no candidate
-        fails = misfit(evidence, model.split(reached.x).loadings)[1].finding == Verdict.CONTRADICTED
-        fits = sorted([*fits, (fails, reached.value, reached)], key=lambda one: one[:2])
+        fails = misfit(evidence, model.split(at.x).loadings)[1].finding == Verdict.CONTRADICTED
+        fits = sorted([*fits, (fails, at.value, at)], key=lambda one: one[:2])
         if len(fits) > 1 and not fits[1][0] and fits[1][1] - fits[0][1] < 1.0:  # one unit of noise: the same minimum
             break
     lowest, fourth = fits[0][2], evidence.order <= 4
     for size in (
         () if fourth else _HOPS
     ):  # with so many sets there are many minima, and halves give no other good starts
-        moved = lowest.x + size * rng.normal(size=model.size) * model.sizes(lowest.x)
+        moved, normal = lowest.x.copy(), rng.normal(size=model.size)
+        for part in (model.slices[q, 1] for q in model.ranks):
+            moved[part] += size * normal[part] * np.sqrt(np.mean(moved[part] ** 2))
         lowest = min(lowest, near(moved), key=lambda fit: fit.value)
     best = levenberg_marquardt(model, lowest.x, data, iterations=200)
-    if fourth and len(data) <= min(_ROWS // 8, evidence.n // 4):  # else their covariance is mostly noise
-        rows = sample(lambda n: max(1, n // _ROWS))
-        if rows is not None:
-            best = polished(model, best, data, evidence, *rows)
-    return model.split(best.x), *relative_errors(model, best.x, wanted.gauge)
-
-
-def _is_large(model: JointModel) -> bool:
-    """Whether its derivatives are too many for a matrix: eight bytes each."""
-    return model.size * len(model.scales) > MEMORY_LIMIT // 512
+    enough = fourth and len(data) <= min(_ROWS // 8, evidence.n // 4)  # else their covariance is mostly noise
+    rows = sample(lambda n: max(1, n // _ROWS)) if enough else None
+    reached = model.split(best.x) if rows is None else polished(best, data, evidence, *rows)
+    return reached, *relative_errors(model, model.join(reached), wanted.gauge)
 
 
 def refit(evidence: SetEvidence, wanted: Structure, start: Parameters) -> Parameters:
     """The joint fit from one start: for replicates."""
     model = white_model(evidence, wanted)
-    if _is_large(model):
+    if model.is_large:
         return fit_large(evidence, model, start)
     data = white_data(evidence, model)
     return model.split(levenberg_marquardt(model, model.join(start), data, iterations=100).x)
 
 
-def polished(
-    model: JointModel, fit: Minimum, data: Array, evidence: SetEvidence, rows: Array, counts: Array
-) -> Minimum:
-    """Transformations from a fit weighted by the full covariance of the cumulants, everything else refitted without.
-
-    Full weights come from the same rows as the cumulants: large cumulants have large weights' inverses, which biases
-    tensors and covariances downwards, but not the transformations, which are ratios.
-    """
+def polished(fit: Minimum, data: Array, evidence: SetEvidence, rows: Array, counts: Array) -> Parameters:
+    """Transformations from a fit weighted by the full covariance of the cumulants, everything else refitted without: weights
+    from the same rows as large cumulants are small, which biases tensors and covariances, but not ratios, downwards."""
+    model = fit.model
     covariance = influence_covariance(rows @ model.white, counts, model.orders)
     covariance *= 1 - _SHRINK + _SHRINK * np.eye(len(covariance))
     # data and model come weighted by `scales`: undo that, then whiten by the covariance
@@ -634,4 +596,4 @@ def polished(
     sure = model.split(better.x)
     fixed = replace(model, ties=sure.loadings)  # C -> C M: transformations stay
     refitted = levenberg_marquardt(fixed, fixed.join(sure), data)
-    return Minimum(model.join(fixed.split(refitted.x)), refitted.value)
+    return fixed.split(refitted.x)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from scipy import linalg
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.algebra.arrays import one_blas_thread, symmetric
-from richcomponents.components.component import CumulantSource, Terms
+from richcomponents.components.component import CumulantSource, Term
 from richcomponents.components.sets import SetSystem, Subset
 from richcomponents.components.wide import Factored, SearchSpace, Spread, centred_rows, triangular
 from richcomponents.cumulants import Cumulants
@@ -79,13 +79,12 @@ class SetProblem:
     """What is to be solved: the sets asked for or, with discover, those that the data support; their gauges and ranks.
 
     Views that were reduced, and all where samples are fewer than products of two columns, are compared in the directions that
-    they share with the others, canonical ones beyond chance: a joint fit of many columns of few rows would be mostly noise, and
-    slow. What is not shared is the view's own. Elsewhere such directions serve tests only.
+    they share with the others beyond chance: a joint fit of many columns of few rows would be mostly noise, and slow. What is
+    not shared is the view's own. Elsewhere such directions serve tests only.
 
-    space, place : the columns that are looked at, and {view: its columns}, those of the user; describe(column) names one of the
-    user's in errors; sets, gauge, ranks, A : as the user gave them, the last three for some sets; order : highest of the
-    cumulants, above four for the components only, unless sets cannot be told apart without; with discover it is as high as the
-    sets that are there take; independent : how many independent rows the samples are worth, all by default.
+    space, place : the columns that are looked at, and {view: its columns}, the user's; describe(column) names one of these in
+    errors; sets, gauge, ranks, A : as the user gave them, the last three for some sets; order : of cumulants, above four for
+    the components only, unless sets cannot be told apart without; independent : how many rows the samples are worth.
     """
 
     def __init__(
@@ -139,8 +138,7 @@ class SetProblem:
 
             def evidence(highest: int = min(order, USUAL)) -> SetEvidence:
                 """Cumulants of the directions that each view shares with the others."""
-                state = space.data.moments(highest, AffineMap(self.map.centre, into))
-                return SetEvidence(columns_of(shared), state, highest)
+                return SetEvidence(columns_of(shared), space.data.moments(highest, AffineMap(self.map.centre, into)))
 
             with one_blas_thread():
                 if discover:
@@ -186,7 +184,7 @@ class SetProblem:
         data, space = self.space.data, self.space
         # orders five and six of the joint fit cost precision where sets can be told apart without
         fitted = self.order if not self.efficient or self.system.L >= USUAL else min(self.order, USUAL)
-        evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map), fitted)
+        evidence = SetEvidence(self.white.columns, data.moments(fitted, self.map))
         high = data.moments(self.order, self.map, pooled=True) if self.order > fitted else None
         white, mean, beyond = self.white, np.array(self.map.centre), dict[str, Factored]()
         if self.reduced and isinstance(data, RowData):
@@ -201,9 +199,9 @@ class SetProblem:
         fit, errors = (self._fit if self.efficient else self._by_paper)(evidence)
         rows_worth = self.independent, space.units, space.grouped
         source, solution = CumulantSource(evidence.state, high=high), SetSolution if self.efficient else PaperSets
-        return solution(fit, white, source, self.verdicts, mean, beyond, *rows_worth, **errors)
+        return solution(fit, white, source, self.verdicts, mean, beyond, *rows_worth, *errors)
 
-    def _fit(self, evidence: SetEvidence) -> tuple[SetFit, dict[str, Any]]:
+    def _fit(self, evidence: SetEvidence) -> tuple[SetFit, tuple[Any, ...]]:
         """The joint fit, its errors and its test. Where covariances between views contradict it, and a component of both views
         has a rank that tests chose, it gets a direction more, smaller sets first."""
         structure, spare = self.structure, dict(self.spare)
@@ -214,24 +212,22 @@ class SetProblem:
             views, test = misfit(evidence, parameters.loadings)
             more = [q for q in sorted(spare, key=len) if set(views) <= set(q) and spare[q] > 0]
             if test.finding != Verdict.CONTRADICTED or not more:
-                named = dict(zip(("relative_errors", "covariance_errors"), errors, strict=True))
-                return SetFit.by_loadings(evidence, structure, parameters), {**named, "misfit": test}
+                return SetFit.by_loadings(evidence, structure, parameters), (*errors, test)
             structure = replace(structure, ranks={**structure.ranks, more[0]: structure.ranks[more[0]] + 1})
             spare[more[0]] -= 1
 
-    def _by_paper(self, evidence: SetEvidence) -> tuple[SetFit, dict[str, Any]]:
+    def _by_paper(self, evidence: SetEvidence) -> tuple[SetFit, tuple[Any, ...]]:
         """Says which components the paper's rule sets to zero, which it should not invert, and whose covariances, which are
         differences, are negative."""
         require_dimensions(self.system, evidence.columns, self.structure.gauge)
         left_out = [Cumulants(evidence.state.without([b])) for b in np.flatnonzero(evidence.state.block_sizes).tolist()]
         fit, absent, blurred = PaperSets.fit(evidence, self.structure, left_out)
         negative = [q for q, C in fit.covariances.items() if np.diag(C).min() < 0]
-        names = {"absent": absent, "blurred": blurred, "negative": negative}
-        for kind, words in _PAPER_WARNINGS.items():
-            if names[kind]:
-                shown = ", ".join(map(component_name, names[kind]))
+        for words, sets in zip(_PAPER_WARNINGS, (absent, blurred, negative), strict=True):
+            if sets:
+                shown = ", ".join(map(component_name, sets))
                 warn_user(words.format(shown, order=self.order), WeakIdentificationWarning)
-        return fit, {}
+        return fit, ()
 
 
 def _known_transformations(
@@ -277,15 +273,15 @@ def _gauge(q: Subset, sets: SetSystem, columns: Mapping[str, IntArray]) -> str:
 
 # ---- the paper's method
 
-_PAPER_WARNINGS = {
-    "absent": "method='paper' sets {} to zero: its cumulants of order {order} are no larger than noise. A Gaussian component "
+_PAPER_WARNINGS = (
+    "method='paper' sets {} to zero: its cumulants of order {order} are no larger than noise. A Gaussian component "
     "(or a symmetric one, at odd orders) looks the same",
-    "blurred": "some directions of {} are no larger than noise in cumulants of order {order}, and method='paper' divides by "
+    "some directions of {} are no larger than noise in cumulants of order {order}, and method='paper' divides by "
     "them: its transformations are unreliable. Use more samples, or method='efficient', which also fits components of few "
     "directions",
-    "negative": "method='paper' gives negative variances to {}: such a component is small, or the samples are too few for "
+    "method='paper' gives negative variances to {}: such a component is small, or the samples are too few for "
     "differences of cumulants. Drop its set, or use method='efficient'",
-}
+)
 
 
 @storable
@@ -297,31 +293,30 @@ class PaperSets(SetSolution):
     def fit(
         evidence: SetEvidence, structure: Structure, without: Sequence[Cumulants] = ()
     ) -> tuple[SetFit, tuple[Subset, ...], tuple[Subset, ...]]:
-        """Without absent components, which are named, and those of which noise hides some directions. Covariances by the
-        paper's recursion or, where no pair of views isolates a component, by least squares on all cross-covariances. Not
-        projected: they need not be positive. without : the cumulants without each block."""
+        """Without absent components, which are named, and those of which noise hides some directions. Covariances, which need
+        not be positive, by the paper's recursion or, where no pair of views isolates a component, by least squares on all
+        cross-covariances. without : the cumulants without each block."""
         given: dict[str, Any] = {"order": evidence.order, "gauge": structure.gauge, "known": structure.known}
         found = linear_of_cumulants(evidence.cumulants, evidence.columns, structure.system, without=without, **given)
         if not len(found.system):
             raise DataError(
                 "every cumulant of the chosen order vanishes: the data look Gaussian, or symmetric with an odd order"
             )
+        total = evidence.correlation
         if found.system.L > 2:
-            every, total = np.eye(evidence.p), evidence.correlation
-            covariances = least_squares_covariances(every, total, evidence.columns, found.transforms)
+            covariances = least_squares_covariances(np.eye(evidence.p), total, evidence.columns, found.transforms)
         else:
             terms = cumulant_terms(found.system, found.transforms, structure.gauge, evidence.columns)
             covariances = {q: symmetric(evaluate(evidence.cumulants, terms[q], 2)) for q in found.system.order}
         there = replace(structure, system=found.system)
-        return SetFit(there, found.transforms, covariances, evidence.correlation), found.absent, found.blurred
+        return SetFit(evidence.columns, there, found.transforms, covariances, total), found.absent, found.blurred
 
     def _refit(self, evidence: SetEvidence) -> SetFit:
         return self.fit(evidence, self.fitted.structure)[0]
 
-    @cached_property
-    def terms(self) -> dict[Subset, Terms]:
+    def _white_terms(self) -> dict[Subset, list[tuple[Term, ...]]]:
         terms = cumulant_terms(self.system, self.fitted.transforms, self.gauge, self.white.columns)
-        return {q: self._in_users_columns(q, [each]) for q, each in terms.items()}
+        return {q: [each] for q, each in terms.items()}
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Section 4.1."""

@@ -45,13 +45,7 @@ from richcomponents.pair.diagnostics import rounded
 from richcomponents.paper.general import Transforms, loading
 from richcomponents.sets.discover import SetTest
 from richcomponents.sets.evidence import SetEvidence, Structure, WhiteViews, home
-from richcomponents.sets.model import (
-    Parameters,
-    by_view,
-    covariances_identified,
-    implied_covariance,
-    refit,
-)
+from richcomponents.sets.model import Parameters, by_view, covariances_identified, implied_covariance, refit
 from richcomponents.storage import storable
 
 _LEAST_LEFT = 0.5  # of a fitted own covariance, in any direction, where the others leave less of the view
@@ -68,11 +62,11 @@ def component_name(subset: Subset) -> str:
 class SetFit:
     """What was fitted, to all blocks or to all but one, in white coordinates.
 
-    structure : the components; transforms : {(view, Q): (white columns of the view, of the gauge view)}; covariances : {Q: of
-    the component}; total : the covariance of all white columns that predictors divide by; parameters : of the joint fit, None
-    for the paper's method.
+    columns : {view: its columns}; transforms : {(view, Q): (columns of the view, of the gauge view)}; covariances : {Q: of the
+    component}; total : of all columns, which predictors divide by; parameters : of the joint fit, none of the paper's method.
     """
 
+    columns: Mapping[str, IntArray]
     structure: Structure
     transforms: Transforms
     covariances: Mapping[Subset, Array]
@@ -81,26 +75,24 @@ class SetFit:
 
     @classmethod
     def by_loadings(cls, evidence: SetEvidence, structure: Structure, parameters: Parameters) -> SetFit:
-        """From loadings on factors to transformations from the gauge view: A(i) = C_i C_g^+ (those that were given as they
-        are), Cov(S) = C_g C_g'.
+        """A(i) = C_i C_g^+ (those that were given as they are) and Cov(S) = C_g C_g' from loadings on factors.
 
-        A view's own part is what the others leave of it, Cov(view) - sum C_i C_i', so that the parts of a view add up to it;
-        but at least half of C_g C_g' in any direction. C_g C_g' is no better where the model fits, and too small where more is
-        shared than the ranks say: with 569 samples of three times ten columns the parts added up to 60% of a view.
+        A view's own part is what others leave of it, Cov(view) - sum C_i C_i', but at least half of C_g C_g' in any direction:
+        that is no better where the model fits, and too small where more is shared than the ranks say (with 569 samples of
+        three times ten columns the parts added up to 60% of a view).
         """
         transforms: Transforms = {}
         covariances, total = {}, implied_covariance(evidence, parameters.loadings)
         for q in structure.system.order:
-            C = parameters.loadings[q]
-            parts = by_view(C, q, evidence.columns)
+            parts = by_view(parameters.loadings[q], q, evidence.columns)
             own = parts[structure.gauge[q]]
             inverse = np.linalg.pinv(own)
             for view in q:
                 transforms[view, q] = structure.known.get((view, q), parts[view] @ inverse)
-            covariances[q] = own @ own.T
-            if C.shape[1] == len(own):
+            covariances[q], full = own @ own.T, own.shape[1] == len(own)
+            if full:
                 transforms[structure.gauge[q], q] = np.eye(len(own))
-            if len(q) == 1 and C.shape[1] == len(own):
+            if len(q) == 1 and full:
                 inside = np.ix_(evidence.columns[q[0]], evidence.columns[q[0]])
                 root = power(covariances[q], 0.5, 0.0)
                 back = np.linalg.pinv(root, hermitian=True, rcond=1e-9)
@@ -108,36 +100,34 @@ class SetFit:
                 left = root @ power(symmetric(back @ rest @ back), 1.0, _LEAST_LEFT) @ root
                 total[inside] += left - covariances[q]
                 covariances[q] = left
-        return cls(structure, transforms, covariances, total, parameters)
+        return cls(evidence.columns, structure, transforms, covariances, total, parameters)
 
     @cached_property
     def inverse(self) -> Array:
         return np.asarray(np.linalg.pinv(self.total, hermitian=True, rcond=1e-10), dtype=np.float64)
 
-    def loading(self, columns: Mapping[str, IntArray], key: Subset) -> Array:
-        """(white columns, those of the gauge view): how the component enters all white columns."""
-        return loading(self.transforms, columns, self.structure.gauge[key], key)
+    def loading(self, key: Subset) -> Array:
+        """(columns, those of the gauge view): how the component enters all of them."""
+        return loading(self.transforms, self.columns, self.structure.gauge[key], key)
 
-    def terms(self, columns: Mapping[str, IntArray]) -> dict[Subset, list[tuple[Term, ...]]]:
+    def terms(self) -> dict[Subset, list[tuple[Term, ...]]]:
         """Cumulants of a component as cross-cumulants of the views, given all transformations:
 
             k_t(W1'z, ..., Wt'z) = k_t(S_Q) + sum over supersets R of k_t(S_R)(L_R'W1, ..., L_R'Wt)
 
-        holds when a distinguishing set of views fills some slots, each undone by its own A^+, and EVERY other slot is any
-        linear map of all columns that leaves S_Q as it is (W'L_Q = I); L_Q are the loadings of Q. The map of least variance,
-        W = Cov(z)^-1 L_Q (L_Q' Cov(z)^-1 L_Q)^-1, gives far less noise than one view. k_t(S_R) is read the same way.
-
-        Of every member: distinguishing sets in turn with that map, then with the gauge view.
+        holds when a distinguishing set of views fills some slots, each undone by its own A^+, and EVERY other slot is a linear
+        map of all columns that leaves S_Q as it is (W'L_Q = I, L_Q its loadings). That of least variance, W = Cov(z)^-1 L_Q
+        (L_Q' Cov(z)^-1 L_Q)^-1, has far less noise than one view. Of every member: distinguishing sets in turn with it, then
+        with the gauge view.
         """
         system, out = self.structure.system, dict[Subset, list[tuple[Term, ...]]]()
-        loadings = {q: self.loading(columns, q) for q in system.order}
+        loadings = {q: self.loading(q) for q in system.order}
         for q, L in loadings.items():
             alone = {view: np.zeros_like(L) for view in q}  # A(view, Q)^+ U_view
             for view in q:
-                alone[view][columns[view]] = np.linalg.pinv(self.transforms[view, q]).T
+                alone[view][self.columns[view]] = np.linalg.pinv(self.transforms[view, q]).T
             size = {view: float(np.sum(undone**2)) for view, undone in alone.items()}
-            sets = combinations(q, len(system.distinguishing(q)))
-            supports = [support for support in sets if system.distinguishes(support, q)]
+            supports = [s for s in combinations(q, len(system.distinguishing(q))) if system.distinguishes(s, q)]
             supports.sort(key=lambda support: np.prod([size[view] for view in support]))  # tame inverses first
             weighted = self.inverse @ L
             best = weighted @ np.linalg.pinv(L.T @ weighted, hermitian=True, rcond=1e-10)
@@ -160,12 +150,11 @@ def _sure(what: str, error: float) -> Test:
 class SetSolution:
     """Everything about the fitted components.
 
-    fitted : the fit; white : the views in white columns; source : of cumulants of the white columns; verdicts : of discovery,
-    None without; mean : (p,), of the user's columns; beyond : {view: what it has outside of the columns that were looked at,
-    its own}, of wide views; independent_rows : how many the samples are worth; units : different rows, where they are few, and
-    grouped : whether rows belong to groups; relative_errors : {(view, Q): approximate standard error of A over its size}, none
-    of large problems, covariance_errors : {Q: that of Cov(S_Q)}, and misfit : of covariances between views (None for the
-    paper's method).
+    source : of cumulants of the white columns; verdicts : of discovery, if any; mean : (p,), of the user's columns; beyond :
+    {wide view: what it has outside of the columns that were looked at, its own}; independent_rows : how many the samples are
+    worth; units : different rows, where they are few; grouped : whether rows belong to groups; relative_errors : {(view, Q):
+    standard error of A over its size}, none of large problems; covariance_errors : {Q: that of Cov(S_Q)}; misfit : of
+    covariances between views, none of the paper's method.
     """
 
     fitted: SetFit
@@ -240,8 +229,7 @@ class SetSolution:
         return {key: self.transform(*key) for key in self.fitted.transforms}
 
     def covariance(self, key: Subset) -> Spread:
-        """Of a component, in the columns of its gauge view; a wide view's own one with what lies outside of the directions that
-        were looked at."""
+        """Of a component, in the columns of its gauge view; a wide view's own one with what lies beyond."""
         core = self.fitted.covariances[key]
         if self._all_columns(key):
             return added(self.beyond[key[0]], self.frame(key).back, core)
@@ -271,12 +259,12 @@ class SetSolution:
 
     @cached_property
     def terms(self) -> dict[Subset, Terms]:
-        """How the cumulants of every component are read off the white columns."""
-        return {q: self._in_users_columns(q, each) for q, each in self.fitted.terms(self.white.columns).items()}
+        """How the cumulants of every component, in the user's columns, are read off the white columns."""
+        each = self._white_terms().items()
+        return {q: Terms(tuple((Term(1.0, (), self.frame(q).back.T, one),) for one in sums)) for q, sums in each}
 
-    def _in_users_columns(self, key: Subset, alternatives: Sequence[tuple[Term, ...]]) -> Terms:
-        back = self.frame(key).back.T
-        return Terms(tuple((Term(1.0, (), back, each),) for each in alternatives))
+    def _white_terms(self) -> Mapping[Subset, Sequence[tuple[Term, ...]]]:
+        return self.fitted.terms()
 
     def component(
         self, key: Subset, names: Sequence[str], title: str, given: Mapping[Subset, object] | None = None
@@ -289,15 +277,22 @@ class SetSolution:
         """Shared components have mean zero and a view's own component takes the rest, where nothing else is given; where a view
         has none of its own, or a given one, the smallest means (in white units) that add up to the rest of the view's. Only
         such sums are identified."""
-        known, columns = {q: self._given_mean(q, one) for q, one in given.items()}, self.white.columns
+        known, columns = {q: np.array(one, dtype=np.float64) for q, one in given.items()}, self.white.columns
+        for q, value in known.items():
+            width = len(self.frame(q).back)
+            if value.shape != (width,) or not np.isfinite(value).all():
+                raise DataError(
+                    f"the known mean of {component_name(q)} must be {width} finite numbers, one per column of view "
+                    f"{self.gauge[q]!r}, got shape {value.shape}"
+                )
         shared = [q for q in self.system.order if len(q) > 1]
         free = [q for q in shared if q not in known]
         fixed = [view for view in columns if (view,) not in self.system or (view,) in known]
         white = {q: self.frame(q).to @ known.get(q, np.zeros(self.frame(q).to.shape[1])) for q in shared}
         if fixed and free:
-            left = self.mean @ self.white.into - sum(self._loading(q) @ white[q] for q in shared)
+            left = self.mean @ self.white.into - sum(self.fitted.loading(q) @ white[q] for q in shared)
             own = [self.white.frames[v].to @ known[v,] if (v,) in known else np.zeros(len(columns[v])) for v in fixed]
-            rows, stack = home(columns, fixed), np.hstack([self._loading(q) for q in free])
+            rows, stack = home(columns, fixed), np.hstack([self.fitted.loading(q) for q in free])
             parts = np.linalg.lstsq(stack[rows], left[rows] - np.concatenate(own), rcond=None)[0]
             ends = np.cumsum([len(white[q]) for q in free])
             white |= dict(zip(free, np.split(parts, ends[:-1]), strict=True))
@@ -305,40 +300,22 @@ class SetSolution:
         for view, part in self.white.place.items():
             if (view,) in self.system:
                 out[view,] = self.mean[part] - sum(self.transform(view, q) @ out[q] for q in shared if view in q)
-                if (view,) in known:
-                    self._check_mean(view, out[view,], known[view,])
+                away = self.white.frames[view].to @ (out[view,] - known.get((view,), out[view,]))
+                if np.sqrt(np.mean(away**2) * self.independent_rows) > _FAR:
+                    others = ", ".join(component_name(q) for q in shared if view in q)
+                    raise DataError(
+                        f"the known means contradict the mean of view {view!r}: after those of {others} it leaves "
+                        f"{np.array2string(out[view,], precision=3)} for {component_name((view,))}, and mean= says "
+                        f"{np.array2string(known[view,], precision=3)}. Leave out one of them"
+                    )
         return out
-
-    def _check_mean(self, view: str, left: Array, given: Array) -> None:
-        """Refuse a known mean of a view's own component that is far from what known means of others leave for it."""
-        away = self.white.frames[view].to @ (left - given)
-        if np.sqrt(np.mean(away**2) * self.independent_rows) > _FAR:
-            others = ", ".join(component_name(q) for q in self.system if view in q and len(q) > 1)
-            raise DataError(
-                f"the known means contradict the mean of view {view!r}: after those of {others} it leaves "
-                f"{np.array2string(left, precision=3)} for {component_name((view,))}, and mean= says "
-                f"{np.array2string(given, precision=3)}. Leave out one of them"
-            )
-
-    def _given_mean(self, key: Subset, stated: object) -> Array:
-        value, width = np.array(stated, dtype=np.float64), len(self.frame(key).back)
-        if value.shape != (width,) or not np.isfinite(value).all():
-            raise DataError(
-                f"the known mean of {component_name(key)} must be {width} finite numbers, one per column of view "
-                f"{self.gauge[key]!r}, got shape {value.shape}"
-            )
-        return value
-
-    def _loading(self, key: Subset) -> Array:
-        """(white columns, those of the gauge view): how the component enters all white columns."""
-        return self.fitted.loading(self.white.columns, key)
 
     # ---- rows: (n, p), the columns of all views, centred
 
     def predict(self, key: Subset, rows: Array) -> tuple[Array, Spread]:
         """BLUP of the centred component, (n, d), and its error covariance (d, d): Cov(S, z) Cov(z)^-1 z. What a wide view has
         outside of the columns that were looked at is its own, and seen."""
-        frame, K, loads = self.frame(key), self.fitted.covariances[key], self._loading(key)
+        frame, K, loads = self.frame(key), self.fitted.covariances[key], self.fitted.loading(key)
         weights = self.fitted.inverse @ loads @ K
         predicted = rows @ self.white.into @ weights @ frame.back.T
         if self._all_columns(key):
@@ -352,8 +329,8 @@ class SetSolution:
 
     def outside(self, key: Subset) -> IntArray:
         """Columns, of all views side by side, of the views in which the component does not live."""
-        columns = {view: np.arange(part.start, part.stop) for view, part in self.white.place.items()}
-        return home(columns, [view for view in columns if view not in key])
+        every = np.arange(len(self.mean))
+        return np.delete(every, np.concatenate([every[self.white.place[view]] for view in key]))
 
     def residual(self, key: Subset, rows: Array, beside: int | None = None) -> Array:
         """What is left of the gauge view's columns after least squares on the views outside of the component, (n, d)."""
@@ -380,10 +357,9 @@ class SetSolution:
             return np.asarray(back.T @ total @ back)
         whole: Spread = Factored(np.zeros((0, back.shape[1])), back, total)
         for view, spread in self.beyond.items():
-            lift, core = np.vstack([spread.lift, spread.rows]), block_diag(spread.core, np.eye(len(spread.rows)))
-            wide = np.zeros((len(lift), back.shape[1]))
-            wide[:, self.white.place[view]] = lift
-            whole = added(whole, wide.T, core)
+            part, core = self.white.place[view], block_diag(spread.core, np.eye(len(spread.rows)))
+            lift = np.pad(np.vstack([spread.lift, spread.rows]), ((0, 0), (part.start, len(back.T) - part.stop)))
+            whole = added(whole, lift.T, core)
         return whole
 
     # ---- how sure
@@ -421,9 +397,8 @@ class SetSolution:
         """Say what is not sure."""
         if words := self.misfit_words():
             warn_user(words, SpecificationWarning)
-        every = {test.says: test for q in self.keys for test in self._of_transformations(q)}
-        weak = [says for says, test in every.items() if test.finding != Verdict.STRONG]
-        if weak:
+        every = [test for q in self.keys for test in self._of_transformations(q)]
+        if weak := list(dict.fromkeys(test.says for test in every if test.finding != Verdict.STRONG)):
             more = [says.removeprefix("the data say little about ") for says in weak[1:4]]
             warn_user(
                 f"{', '.join([weak[0], *more])}{' and others' if len(weak) > 4 else ''}: such a component is nearly Gaussian, "
@@ -457,18 +432,18 @@ class SetSolution:
         """What would help, in numbers of samples: errors of transformations and covariances fall with their square root."""
         if words := self.misfit_words():
             return [f"{words[0].upper()}{words[1:]}."]
-        told = {q: [test.statistic for test in self.tests(q) if test.name == "identified"] for q in self.keys}
-        worst = min((q for q in self.keys if told[q]), key=lambda q: (min(told[q]), len(q)), default=None)
-        if worst is None or min(told[worst]) >= GATE[1]:
+        strengths = {q: [t.statistic for t in self.tests(q) if t.name == "identified"] for q in self.keys}
+        rated = [(min(each), len(q), q) for q, each in strengths.items() if each]
+        least, _, worst = min(rated, default=(GATE[1], 0, ()))
+        if least >= GATE[1]:
             return []
-        times = (GATE[1] / min(told[worst])) ** 2
+        times, name = (GATE[1] / least) ** 2, component_name(worst)
         if times > 100:
-            return [
-                f"{component_name(worst)} is hardly told, by any number of samples that can be had: leave it out (sets=)"
-                + (", or let discover=True decide." if self.verdicts is None else ".")
-            ]
-        n, name = rounded(self.n * times), component_name(worst)
-        return [f"To tell every component, collect about n = {n} samples like these; {name} asks for most."]
+            decide = ", or let discover=True decide." if self.verdicts is None else "."
+            return [f"{name} is hardly told, by any number of samples that can be had: leave it out (sets=){decide}"]
+        return [
+            f"To tell every component, collect about n = {rounded(self.n * times)} samples like these; {name} asks for most."
+        ]
 
     def limits(self, key: Subset, view: str | None = None) -> Estimate | None:
         """Of a component's covariance, or of its A in a view, where the data do not tell it; None where refitting does.
@@ -480,9 +455,9 @@ class SetSolution:
             return None
         if view is not None:
             free = view != self.gauge[key] and (view, key) not in self.fitted.structure.known
-            contradicted = verdict(self.tests(key)) == Verdict.CONTRADICTED
-            weak = contradicted or verdict(self._of_transformations(key)) != Verdict.STRONG
-            return Estimate.unbounded(self.transform(view, key)) if weak and free else None
+            fails = verdict(self.tests(key)) == Verdict.CONTRADICTED
+            open_ = free and (fails or verdict(self._of_transformations(key)) != Verdict.STRONG)
+            return Estimate.unbounded(self.transform(view, key)) if open_ else None
         back = self.frame(key).back
 
         def ends(state: Moments) -> Array:
@@ -536,12 +511,9 @@ class SetSolution:
         check_determined(self, wide, self.gauge[key], len(self.frame(key).back), *self._wanted(key), covariates)
 
     def calibrate(self, key: Subset, outcome: Outcome) -> Coefficients:
-        """Least squares on the prediction of a component, between the simple one and that of the fit (learning/coefficients).
-
-        On a wide view's own component it is least squares on the residual of all its columns: the few directions in which such
-        views are compared are those of the largest correlations in the sample, so that what the fit leaves of them to the view
-        is too little, and nothing here says by how much.
-        """
+        """Least squares on the prediction of a component, between the simple one and that of the fit (learning/coefficients);
+        of a wide view's own component on the residual of all its columns: of the few directions that are compared, those of the
+        largest correlations in the sample, the fit leaves too little to the view."""
         if self._all_columns(key):
             return self._on_all_columns(key, outcome)
         full, K = self._prediction(key, self.fitted)
@@ -562,32 +534,26 @@ class SetSolution:
         )
 
     def _prediction(self, key: Subset, fit: SetFit) -> tuple[Array, Array]:
-        """The best linear prediction of a component from the white columns, as a fit has it, Cov(z)^-1 L K, and K."""
-        L = fit.loading(self.white.columns, key)
-        K = self._kept(key, L, fit.inverse, fit.covariances[key])
-        return np.asarray(fit.inverse @ L @ K), K
-
-    def _kept(self, key: Subset, loads: Array, inverse: Array, K: Array) -> Array:
-        """Cov(S) = K = F F' in white columns with no direction smaller than LEAST_KEPT of what the columns could show of it, as
-        for two views.
+        """The best linear prediction of a component from the white columns, as a fit has it, Cov(z)^-1 L K, and K = Cov(S) =
+        F F' with no direction smaller than LEAST_KEPT of what the columns could show of it, as for two views.
 
         All that z says of S is L' Sigma^-1 z, with L the loadings: S plus noise, of variance P^-1, P = L' Sigma^-1 L. The
-        prediction K P (S + noise) keeps the shares F' P F of it. Singular values of predictions are in the user's units, and
-        say nothing by themselves; shares lie between zero and one in any.
+        prediction K P (S + noise) keeps the shares F' P F of it, which lie between zero and one in any units.
         """
+        L, K = fit.loading(key), fit.covariances[key]
         values, vectors = (part[..., -self.ranks[key] :] for part in np.linalg.eigh(symmetric(K)))
         F = vectors * np.sqrt(np.maximum(values, 0.0))
-        shares, turned = np.linalg.eigh(symmetric(F.T @ loads.T @ inverse @ loads @ F))
-        if shares[0] >= LEAST_KEPT:
-            return K
-        F = F @ turned
-        return symmetric(F * (np.maximum(shares, LEAST_KEPT) / np.maximum(shares, 1e-300)) @ F.T)
+        shares, turned = np.linalg.eigh(symmetric(F.T @ L.T @ fit.inverse @ L @ F))
+        if shares[0] < LEAST_KEPT:
+            F = F @ turned
+            K = symmetric(F * (np.maximum(shares, LEAST_KEPT) / np.maximum(shares, 1e-300)) @ F.T)
+        return np.asarray(fit.inverse @ L @ K), K
 
     def _on_all_columns(self, key: Subset, outcome: Outcome) -> Coefficients:
         """Coefficients Cov(R)^-1 Cov(R, y), R the residual of every column of a wide view on the directions of the others."""
         weight, beyond, odds = outcome.weight, self.beyond[key[0]], outcome.log_odds
-        counted = float(weight.sum())
-        adjusted, root = outcome.rows @ self.white.into[:, self._outside(key)], np.sqrt(weight)[:, None]
+        counted, root = float(weight.sum()), np.sqrt(weight)[:, None]
+        adjusted = outcome.rows @ self.white.into[:, self._outside(key)]
         both = np.column_stack([outcome.rows[:, self.white.place[key[0]]], outcome.y])
         both = both - adjusted @ np.linalg.lstsq(adjusted * root, both * root, rcond=None)[0]
         features, target = both[:, :-1], both[:, -1]
@@ -597,13 +563,12 @@ class SetSolution:
         degrees = self.independent_rows - wanted - 1
         noise = float(weight @ left**2) / counted / degrees if degrees > 0 else np.nan
         error = np.sqrt(noise * np.sum(inverse**2, axis=1)) if odds is None else jackknife_error(odds.blocks)
-        loads = self._loading(key)
+        loads = self.fitted.loading(key)
         inside = np.linalg.pinv(symmetric(loads.T @ self.fitted.inverse @ loads), hermitian=True)
 
         def of_textbook(solved: Coefficients, _: Outcome, *, grouped: bool, **__: Any) -> Estimate:
             """These take samples for independent: none with groups."""
-            errors = np.full_like(error, np.nan) if grouped else error
-            return Estimate(solved.coef, errors, max(round(degrees), 1))
+            return Estimate(solved.coef, error * (np.nan if grouped else 1.0), max(round(degrees), 1))
 
         return Coefficients(
             coef=coef,
@@ -624,7 +589,7 @@ class SetSolution:
         share that the projector on them deserves. Those of wide views are taken as they are."""
         if self.beyond:
             return self.covariance(key), 1.0
-        back = self.frame(key).back
+        back, fits = self.frame(key).back, [self.fitted, *map(self._fitted_without, self.blocks)]
 
         def simple(state: Moments) -> Array:
             C = state.covariance(unbiased=False)
@@ -635,13 +600,10 @@ class SetSolution:
             vectors = np.linalg.eigh(covariance)[1][..., -k:]
             return np.asarray(vectors @ vectors.mT)
 
-        fitted = [
-            back @ one.covariances[key] @ back.T for one in (self.fitted, *map(self._fitted_without, self.blocks))
-        ]
+        first, *fitted = [back @ one.covariances[key] @ back.T for one in fits]
         safe = Draws.certain(simple(self.state), np.stack([simple(self.state.without([b])) for b in self.blocks]))
-        full = Draws.certain(fitted[0], np.stack(fitted[1:]))
-        share = share_of(safe.map(projector), full.map(projector), 1.0)
-        return safe.value + share * (full.value - safe.value), share
+        share = share_of(safe.map(projector), Draws.certain(first, np.stack(fitted)).map(projector), 1.0)
+        return safe.value + share * (first - safe.value), share
 
     def moment_draws(self, key: Subset, mean_fixed: bool) -> None:
         """Only refitting tells."""
@@ -656,15 +618,14 @@ class SetSolution:
     def _fitted_without(self, block: int) -> SetFit:
         """The fit without one block, from the state alone, in the white coordinates of the whole."""
         if block not in self._refits:
-            state = self.state.without([block])
-            self._refits[block] = self._refit(SetEvidence(self.white.columns, state, state.layout.order))
+            with one_blas_thread():
+                self._refits[block] = self._refit(SetEvidence(self.white.columns, self.state.without([block])))
         return self._refits[block]
 
     def _refit(self, evidence: SetEvidence) -> SetFit:
         structure, start = self.fitted.structure, self.fitted.parameters
         assert start is not None
-        with one_blas_thread():
-            return SetFit.by_loadings(evidence, structure, refit(evidence, structure, start))
+        return SetFit.by_loadings(evidence, structure, refit(evidence, structure, start))
 
     def without(self, block: int) -> SetSolution:
         """Refitted without one block."""

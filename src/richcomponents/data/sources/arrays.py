@@ -9,6 +9,7 @@ HDF5 reads whichever file a link names.
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -33,6 +34,7 @@ from richcomponents.data.sources.base import (
     missing_extra,
     numbered,
     obsm_names,
+    reading,
 )
 from richcomponents.data.sources.memory import FrameSource
 from richcomponents.data.table import as_matrix, check_sparse
@@ -118,17 +120,6 @@ _HEAP = b"GCOL\x01\0\0\0"
 _PART = 2**24  # bytes of a file that are looked at together
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Errors of the libraries behind a store, which come in all classes, in one that names the file."""
-    try:
-        yield
-    except (DataError, CapacityError):
-        raise
-    except Exception as error:
-        raise DataError(f"cannot read {path.name}: {str(error)[:300] or type(error).__name__}") from error
-
-
 class _Stored(FileSource):
     """A two-dimensional array, a sparse matrix or a data frame inside a store; opened() : it, for as long as it is read.
 
@@ -137,19 +128,22 @@ class _Stored(FileSource):
 
     def __init__(self, path: Path, label: str, opened: Callable[[], AbstractContextManager[Any]]) -> None:
         super().__init__(path)
-        self._label, self._opened, self._held = label, opened, None
-        with _reading(path), opened() as array:
+        self._label, self._opened = label, opened
+        self._held: ArraySource | None = None
+        with reading(path), opened() as array:
             if _is_frame(array):
                 self._held = ArraySource(as_matrix(_frame(array, path)))
+                self.n_rows, self.width = self._held.n_rows, self._held.width
+                return
             self._chunks, self._sparse = getattr(array, "chunks", None), not hasattr(array, "dtype")
-            if self._sparse and self._held is None and not {"data", "indices", "indptr"} <= set(array):
+            if self._sparse and not {"data", "indices", "indptr"} <= set(array):
                 raise DataError(
                     f"{label} of {path.name} is a group, not an array: name one of {', '.join(sorted(array))}"
                 )
             kind = str(array.attrs.get("encoding-type", "csr_matrix")) if self._sparse else ""
-            if self._sparse and self._held is None and kind not in ("csr_matrix", "csc_matrix"):
+            if self._sparse and kind not in ("csr_matrix", "csc_matrix"):
                 raise DataError(f"{label} of {path.name} is a group of a kind that is not known: {kind!r}")
-            shape = _shape(array) if self._held is None else (self._held.n_rows or 0, self._held.width)
+            shape = _shape(array)
             if len(shape) != 2 or min(shape) < 0:
                 raise DataError(f"{label} of {path.name} must be two-dimensional, its shape is {shape}")
             self.n_rows, self.width = shape
@@ -157,7 +151,7 @@ class _Stored(FileSource):
                 raise CapacityError(
                     f"{label} of {path.name} has {shape[1]} columns: too many for a block of rows in memory"
                 )
-            if self._sparse and self._held is None:
+            if self._sparse:
                 ends, many = array["indptr"], shape[0] if kind == "csr_matrix" else shape[1]
                 whole = ends.shape == (many + 1,) and ends.dtype.kind in "iu" and int(ends[0]) == 0
                 if not whole or array["indices"].shape != array["data"].shape:
@@ -183,7 +177,7 @@ class _Stored(FileSource):
             yield from self._held.blocks(columns)
             return
         size, chosen = self._rows_at_once(), slice(None) if columns is None else columns
-        with _reading(self.path), self._opened() as array:
+        with reading(self.path), self._opened() as array:
             for at in range(0, self.n_rows or 0, size):
                 stop = min(at + size, self.n_rows or 0)
                 if self._sparse:
@@ -310,7 +304,7 @@ class AnnDataInFile:
 
     def __init__(self, path: Path, root: Callable[[], AbstractContextManager[Any]], *, tables: bool = True) -> None:
         self._path, self._root, self.title, self.files = path, root, path.name, [path]
-        with _reading(path), root() as file:
+        with reading(path), root() as file:
             var, obs = (_member(file, one, path) if one in file else None for one in ("var", "obs"))
             self.variables = None if var is None or not tables else _labels(var)
             self.samples, self.described = (None, ()) if obs is None else (_labels(obs), _described(obs))
@@ -320,7 +314,7 @@ class AnnDataInFile:
             self.obsm = {name: _described(held) if _is_frame(held) else _shape(held)[1] for name, held in inside}
 
     def frame(self, columns: list[Any]) -> Any:
-        with _reading(self._path), self._opened("obs") as obs:
+        with reading(self._path), self._opened("obs") as obs:
             return _frame(obs, self._path)[columns]
 
     def matrix(self, group: str) -> Source:
@@ -349,7 +343,7 @@ def zarr_source(path: Path, array: str | None = None) -> Source:
         import zarr
     except ImportError:
         raise missing_extra("zarr", "zarr", path.name) from None
-    with _reading(path):
+    with reading(path):
         root: Any = zarr.open(str(path), mode="r")
         if hasattr(root, "dtype"):
             return _Stored(path, "the array", partial(nullcontext, root))
@@ -365,7 +359,7 @@ def zarr_source(path: Path, array: str | None = None) -> Source:
 
 def modalities(path: Path) -> tuple[dict[str, Source], Source]:
     """The tables of an h5mu file, in its order, and what it says of its samples."""
-    with _reading(path), _hdf5(path) as file:
+    with reading(path), _hdf5(path) as file:
         if "mod" not in file:
             raise DataError(f"{path.name} holds no modalities")
         names = [str(name) for name in file["mod"].attrs.get("mod-order", list(file["mod"]))]
@@ -415,7 +409,8 @@ def _hdf5(path: Path, part: str = "") -> Iterator[Any]:
         import h5py
     except ImportError:
         raise missing_extra("h5py", "h5ad", path.name) from None
-    _check_heaps(path)
+    state = path.stat()
+    _check_heaps(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
     with h5py.File(path, "r") as file:
         group = file
         for step in part.split("/") if part else ():
@@ -423,17 +418,11 @@ def _hdf5(path: Path, part: str = "") -> Iterator[Any]:
         yield group
 
 
-def _check_heaps(path: Path) -> None:
+@lru_cache(maxsize=64)
+def _check_heaps(path: Path, *which: int) -> None:
     """Refuse global heaps (where texts are kept) that libhdf5 would walk forever: an object of number zero and size zero, the
     free space at the end, is a step of no length. One look over the bytes of the file, far cheaper than reading it, and one for
-    all passes while nobody writes to it."""
-    state = path.stat()
-    _look_for_endless_heaps(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-
-
-@lru_cache(maxsize=64)
-def _look_for_endless_heaps(path: Path, *which: int) -> None:
-    """which : what tells the file from one that was written later."""
+    all passes while nobody writes to it; which : what tells the file from one that was written later."""
     with path.open("rb") as file:
         for heap in list(_found(file, _HEAP)):
             file.seek(heap + 8)
@@ -452,15 +441,11 @@ def _look_for_endless_heaps(path: Path, *which: int) -> None:
 
 def _found(file: IO[bytes], sign: bytes) -> Iterator[int]:
     """Where some bytes stand in a file, which is read a piece at a time: mapped, all of it would count as memory."""
-    start, held = 0, b""
+    end, held = 0, b""
     while part := file.read(_PART):
-        held += part
-        at = held.find(sign)
-        while at >= 0:
-            yield start + at
-            at = held.find(sign, at + 1)
-        keep = len(sign) - 1
-        start, held = start + len(held) - min(keep, len(held)), held[-keep:]
+        held, end = held + part, end + len(part)
+        yield from (end - len(held) + at.start() for at in re.finditer(re.escape(sign), held))
+        held = held[1 - len(sign) :]
 
 
 def _member(group: Any, name: str, path: Path) -> Any:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -30,24 +31,15 @@ def block_rows(width: int) -> int:
 
 def aligned(blocks: Iterable[Array], size: int) -> Iterator[Array]:
     """The same rows in blocks of exactly `size`, but for the last."""
-    held: list[Array] = []
-    count = 0
+    held, count = list[Array](), 0
     for block in blocks:
-        at = 0
-        if held:
-            at = min(size - count, len(block))
-            held.append(block[:at])
-            count += at
-            if count < size:
-                continue
-            yield np.concatenate(held)
-            held, count = [], 0
-        whole = at + (len(block) - at) // size * size
-        for first in range(at, whole, size):
-            yield block[first : first + size]
-        if whole < len(block):
-            held, count = [block[whole:]], len(block) - whole
-    if held:
+        held.append(block)
+        count += len(block)
+        if count >= size:
+            rows, whole = held[0] if len(held) == 1 else np.concatenate(held), count // size * size
+            yield from (rows[at : at + size] for at in range(0, whole, size))
+            held, count = [rows[whole:]] if whole < count else [], count - whole
+    if count:
         yield np.concatenate(held)
 
 
@@ -89,9 +81,7 @@ class Source(ABC):
 
     def take_after(self, source: Source) -> None:
         """Be like another source, but for what is changed then."""
-        columns = ("names", "annotations", "views", "groups", "behind", "more", "width", "named")
-        rows = ("n_rows", "samples", "key", "notes", "rereadable", "held", "shared", "title", "files")
-        for name in (*columns, *rows):
+        for name in Source.__annotations__:
             setattr(self, name, getattr(source, name))
 
     @property
@@ -142,7 +132,7 @@ class Source(ABC):
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
         """Those of these columns that are not numbers, whole."""
-        if not self.rereadable:
+        if not names or not self.rereadable:
             return {}
         return {name: values for name, values in self.read(names).items() if values.dtype.kind not in "biuf"}
 
@@ -162,15 +152,11 @@ class Source(ABC):
         """Some of the rows by their numbers, -1 for none; None: those without gaps, as they come."""
         return Kept(self, rows)
 
-    def groups_of(self, names: Collection[str]) -> tuple[str, ...]:
-        """The groups that hold columns of these names, which are not among its own."""
-        missing = {*names} - {*(self.names or ())}
-        return tuple(group for group, columns in self.groups.items() if not missing.isdisjoint(columns))
-
     def annotation(self, name: object) -> str | None:
-        """The annotation of that name, also as obs:name."""
-        plain = str(name).removeprefix("obs:")
-        return next((own for own in (str(name), plain) if own in self.annotations), None)
+        """The annotation of that name, also as obs:name; None where a column has it."""
+        if not isinstance(name, str) or name in (self.names or ()):
+            return None
+        return next((own for own in (name, name.removeprefix("obs:")) if own in self.annotations), None)
 
     def compared(self, blocks: Iterable[Array], columns: IntArray | None) -> Iterator[Array]:
         """The same blocks of these columns; a pass that does not see what the first one saw ends in an error that says so.
@@ -209,6 +195,17 @@ def obsm_names(key: str, columns: Iterable[object] | int, variables: Sequence[st
     return tuple(f"{key}:{name}" if str(name) in own else str(name) for name in columns)
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Errors of the libraries behind a file, which come in all classes, in one that names the file."""
+    try:
+        yield
+    except (DataError, CapacityError):
+        raise
+    except Exception as error:
+        raise DataError(f"cannot read {path.name}: {str(error)[:300] or type(error).__name__}") from error
+
+
 class FileSource(Source):
     """A table in one file, or in one folder."""
 
@@ -244,9 +241,6 @@ class ArraySource(Source):
                 if self.held
                 else as_matrix(rows.toarray() if sparse.issparse(rows) else rows)
             )
-
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        return {}
 
 
 class BlockSource(Source):
@@ -294,12 +288,11 @@ class Beside(Source):
             at = np.flatnonzero(owner == i)
             own = wanted[at] - start
             every = np.array_equal(own, np.arange(part.width))  # is read faster
-            run = len(at) and at[-1] - at[0] + 1 == len(at)  # slices are faster
-            blocks = part.blocks(None if every else own)
-            read += [(aligned(blocks, block_rows(len(wanted))), slice(at[0], at[-1] + 1) if run else at)] * bool(
-                len(at)
-            )
             start += part.width
+            if len(at):
+                run = at[-1] - at[0] + 1 == len(at)  # slices are faster
+                blocks = aligned(part.blocks(None if every else own), block_rows(len(wanted)))
+                read.append((blocks, slice(at[0], at[-1] + 1) if run else at))
         for pieces in zip_longest(*(blocks for blocks, _ in read), fillvalue=np.empty((0, 0))):
             if len({len(piece) for piece in pieces}) > 1:
                 raise self.uneven([done + len(piece) for piece in pieces])
@@ -315,22 +308,21 @@ class WithColumns(Beside):
 
     def __init__(self, source: Source, values: Array, names: Sequence[str]) -> None:
         self.take_after(source)
-        super().__init__([source, ArraySource(values)])
-        self.values, self.added = values, tuple(names)
+        super().__init__([source, ArraySource(values, names)])
+        self.added = tuple(names)
         self.behind, self.more = (*source.behind, *names), source.more + values.shape[1]
         self.names = None if source.names is None else (*source.names, *names)
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        ours = {name: self.values[:, i] for i, name in enumerate(self.added) if name in names}
-        columns = self.parts[0].read([name for name in names if name not in ours], written)
-        columns |= {name: as_labels(x.tolist()) if name in written else x for name, x in ours.items()}
+        columns = self.parts[0].read([name for name in names if name not in self.added], written)
+        columns |= self.parts[1].read([name for name in names if name in self.added], written)
         return {name: columns[name] for name in names}
 
     def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
         return self.parts[0].not_numbers([name for name in names if name not in self.added])
 
     def uneven(self, seen: list[int]) -> DataError:
-        there, entries = seen[0], len(self.values)
+        there, entries = seen[0], self.parts[1].n_rows or 0
         return DataError(
             f"{self.added[0]} has {entries} entries, the table has {'more' if there > entries else there} rows"
         )
@@ -345,11 +337,10 @@ class Kept(Source):
 
     def __init__(self, source: Source, rows: IntArray | None) -> None:
         self.take_after(source)
-        self.source, self._rows, self.dropped, self.n_rows, self.samples = source, rows, 0, None, None
-        if rows is not None:
-            self.n_rows = len(rows)
-            labels = np.array(source.samples, dtype=object) if source.samples is not None else None
-            self.samples = None if labels is None else tuple(in_order(labels, rows))
+        self.source, self._rows, self.dropped = source, rows, 0
+        self.n_rows, self.samples = None if rows is None else len(rows), None
+        if rows is not None and source.samples is not None:
+            self.samples = tuple(in_order(np.array(source.samples, dtype=object), rows))
 
     def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         rows, start, blocks = self._rows, 0, self.source.blocks(columns)

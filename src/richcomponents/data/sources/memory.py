@@ -10,7 +10,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.cells import Column, frame_columns
+from richcomponents.data.cells import Column, frame_columns, holds_numbers
 from richcomponents.data.sources.base import Kept, Source, block_rows
 from richcomponents.data.table import as_frame, as_matrix, column_names, counts_rows, not_numeric, sample_index
 from richcomponents.errors import DataError
@@ -54,18 +54,10 @@ class FrameSource(Source):
         columns = frame_columns(self._frame[:, self.places(names).tolist()].to_native(), written)
         return {name: columns[name] for name in names}
 
-    def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        kinds = [self._frame[:, int(c)].dtype for c in self.places(names)]
-        return self.read([n for n, kind in zip(names, kinds, strict=True) if not _is_number(kind)])
-
     def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
         kinds = dict(zip(self.names or (), self._frame.schema.values(), strict=True))
-        name = next((name for name in names if not _is_number(kinds[name])), None)
+        name = next((name for name in names if not holds_numbers(kinds[name])), None)
         return None if name is None else (name, not_numeric(self._frame[:, int(self.places([name])[0])]))
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(kind.is_numeric() or kind == nw.Boolean)
 
 
 class DaskSource(Source):
@@ -79,8 +71,7 @@ class DaskSource(Source):
         self._frame = collection if hasattr(kind, "to_dask_array") and hasattr(kind, "columns") else None
         if self._frame is not None:
             self.names = tuple(map(str, self._frame.columns))
-            if len(set(self.names)) < len(self.names):
-                raise DataError("the dask data frame has two columns of the same name: rename one")
+            self.check_names()
             self._lengths = tuple(int(n) for n in self._frame.map_partitions(len).compute())
             self.width, self.n_rows = len(self.names), sum(self._lengths)
             return

@@ -21,26 +21,29 @@ import gzip
 import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.cells import (
     WHOLE,
     Column,
+    as_labels,
     first_word,
     frame_columns,
+    holds_numbers,
     is_missing,
     is_number,
     numbers,
     remedy,
-    words,
     written_otherwise,
 )
-from richcomponents.data.sources.base import FileSource, block_rows
+from richcomponents.data.sources.base import FileSource, block_rows, reading
 from richcomponents.data.table import as_matrix
 from richcomponents.errors import DataError
 
@@ -101,7 +104,8 @@ class DelimitedSource(FileSource):
             cells = pyarrow.chunked_array([batch[i] for batch in batches], pyarrow.binary())
             values = None if name in written else numbers(cells)
             try:
-                columns[name] = words(cells) if values is None else values
+                texts = (cell.decode().strip() for cell in cells.to_pylist())
+                columns[name] = as_labels(texts) if values is None else values
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"column {name!r} of {self.title} is not text in UTF-8: save it as CSV in UTF-8"
@@ -269,37 +273,29 @@ class ParquetSource(FileSource):
     """One Parquet file."""
 
     def __init__(self, path: Path) -> None:
-        from pyarrow.parquet import ParquetFile
-
         super().__init__(path)
         self._mark = self.mark()
-        try:
-            with ParquetFile(path) as file:
-                self.names = tuple(map(str, file.schema_arrow.names))
-                self.n_rows = int(file.metadata.num_rows)
-                self._kinds = dict(zip(self.names, file.schema_arrow.types, strict=True))
-        except Exception as error:  # damaged metadata can fail in many ways
-            raise DataError(f"cannot read {path.name}: {error}") from error
-        self.width = len(self.names)
-        self.check_names()
+        with self._opened() as file:
+            self.names, self.n_rows = tuple(map(str, file.schema_arrow.names)), int(file.metadata.num_rows)
+            self.width = len(self.names)
+            self.check_names()
+            self._kinds = dict(nw.from_native(file.schema_arrow.empty_table(), eager_only=True).schema)
 
     def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         names = self.chosen_names(columns)
         for name in names:
-            if not self._numeric(name):
+            if not holds_numbers(self._kinds[name]):
                 raise DataError(
                     f"column {name!r} of {self.path.name} is not numeric ({self._kinds[name]}): leave it out (columns=, or "
                     "views= by name), or encode it as numbers first"
                 )
-        for batch in self._batches(names):
-            yield _matrix(batch, names)
+        with self._opened() as file:
+            for batch in file.iter_batches(block_rows(len(names)), columns=names):
+                yield as_matrix(batch.select(names))
 
     def read(self, names: Sequence[str], written: Collection[str] = ()) -> dict[str, Column]:
-        import pyarrow
-
-        batches = list(self._batches(names))
-        schema = batches[0].schema if batches else pyarrow.schema([(name, self._kinds[name]) for name in names])
-        table = pyarrow.Table.from_batches(batches, schema)
+        with self._opened() as file:
+            table = file.read(columns=list(names))
         if table.num_rows != self.n_rows or self.mark() != self._mark:
             raise DataError(
                 f"{self.title} has other rows than it says ({self.n_rows}): it is damaged, or was written to"
@@ -307,30 +303,13 @@ class ParquetSource(FileSource):
         return frame_columns(table, written)
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        return super().texts([name for name in names if not self._numeric(name)])
+        return super().texts([name for name in names if not holds_numbers(self._kinds[name])])
 
-    def _batches(self, names: Sequence[str]) -> Iterator[Any]:
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
 
         # bytes of a column read ahead: a row group may be larger than memory
         options = {"buffer_size": 2**20, "pre_buffer": False, "page_checksum_verification": True}
-        try:
-            with ParquetFile(self.path, **options) as file:
-                yield from file.iter_batches(block_rows(len(names)), columns=names)
-        except Exception as error:  # damaged pages can fail in many ways
-            raise DataError(f"cannot read {self.path.name}: {error}") from error
-
-    def _numeric(self, name: str) -> bool:
-        from pyarrow import types
-
-        kind = self._kinds[name]
-        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
-
-
-def _matrix(batch: Any, names: list[str]) -> Array:
-    """(n, p) float64; missing values become NaN and are refused, with the column's name, where rows are summed."""
-    out = np.empty((batch.num_rows, len(names)))
-    for j, name in enumerate(names):
-        values = batch.column(name).to_numpy(zero_copy_only=False)
-        out[:, j] = values if values.dtype.kind == "f" else as_matrix(values, column=True)[:, 0]
-    return out
+        with reading(self.path), ParquetFile(self.path, **options) as file:
+            yield file
