@@ -70,17 +70,16 @@ def _rounded(cell: bytes) -> bool:
     return WHOLE.fullmatch(cell) is not None and (len(digits) > 16 or int(digits or b"0") > EXACT)
 
 
-def words(cells: Any) -> Column:
-    """The texts in a pyarrow array of bytes, blanks around them left out, None where they are missing."""
-    texts = (cell.decode("utf-8").strip() for cell in cells.to_pylist())
-    return np.array([None if is_missing(text) else text for text in texts], dtype=object)
-
-
 def as_labels(values: Iterable[Any]) -> Column:
     """Texts, None where missing; whole numbers are written as such, whatever they are kept in."""
     whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
     texts = [None if is_gap(v) or is_missing(str(v)) else str(v) for v in whole]
     return np.array(texts, dtype=object)
+
+
+def holds_numbers(kind: Any) -> bool:
+    """Whether columns of a data type of narwhals hold numbers or truth values."""
+    return bool(kind.is_numeric() or kind == nw.Boolean)
 
 
 def _beyond(whole: Any) -> bool:
@@ -94,7 +93,7 @@ def frame_columns(frame: Any, written: Collection[str] = ()) -> dict[str, Column
     columns: dict[str, Column] = {}
     for series in nw.from_native(frame, eager_only=True).iter_columns():
         name, kind = str(series.name), series.dtype
-        number = (kind.is_numeric() or kind == nw.Boolean) and name not in written
+        number = holds_numbers(kind) and name not in written
         if number and kind.is_integer() and not series.null_count():
             whole = series.to_numpy()
             columns[name] = whole if _beyond(whole) else whole.astype(np.float64)

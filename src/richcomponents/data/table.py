@@ -25,7 +25,7 @@ from scipy import sparse
 
 from richcomponents.algebra import Array, IntArray, column_numbers
 from richcomponents.algebra.arrays import MEMORY_LIMIT
-from richcomponents.data.cells import EXACT, as_labels, first_text, is_number, remedy
+from richcomponents.data.cells import EXACT, as_labels, first_text, holds_numbers, is_number, remedy
 from richcomponents.errors import CapacityError, DataError
 from richcomponents.storage import storable
 from richcomponents.text import in_line
@@ -257,7 +257,7 @@ def _numeric_columns(frame: nw.DataFrame[Any] | nw.Series[Any]) -> None:
     """Refuses a column that is not numeric, or holds whole numbers that floating point cannot represent."""
     parts = [frame] if isinstance(frame, nw.Series) else list(frame.iter_columns())
     for part in parts:
-        if not (part.dtype.is_numeric() or part.dtype == nw.Boolean):
+        if not holds_numbers(part.dtype):
             raise DataError(f"column {'y' if part.name is None else part.name!r} {not_numeric(part)}")
         if part.dtype.is_integer() and len(part) and (low := part.min()) is not None:
             _whole(int(low), int(part.max()), f"column {part.name!r}")

@@ -86,7 +86,6 @@ class ComponentLearner(Estimator):
         return Summary(page(lines), verdict=verdict, says=says, tables=tables)
 
     def _lines(self) -> list[str]:
-        """Of the summary."""
         return [self.title()]
 
     def _check_parameters(self) -> None:

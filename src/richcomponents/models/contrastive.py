@@ -21,7 +21,6 @@ from richcomponents.notebook import Summary
 from richcomponents.pair.classes import MOST_DIRECTIONS, HiddenClasses, find_classes, thinning
 from richcomponents.pair.diagnostics import Diagnostics
 from richcomponents.pair.solution import MIN_ROWS, PairSolution, solve_pair
-from richcomponents.pair.two_views import Target
 from richcomponents.pair.views import canonical_coordinates, resolve_rank
 from richcomponents.paper.solution import PaperSolution
 from richcomponents.plots import correlation_plot, heat_map, overview_plot, own_variance_plot, variance_plot
@@ -146,9 +145,8 @@ class ContrastiveRCA(ComponentAnalysis):
         number = isinstance(self.classes, (int, np.integer)) and not isinstance(self.classes, bool)
         if self.classes not in ("auto", "none") and not (number and int(str(self.classes)) >= 2):
             raise ValueError(f"classes must be 'auto', 'none' or their number, at least 2; got {self.classes!r}")
-        if self.mean is not None and (
-            not isinstance(self.mean, Mapping) or len(self.mean) != 1 or next(iter(self.mean)) not in _KEYS
-        ):
+        one = self.mean is None or (isinstance(self.mean, Mapping) and [*self.mean] in [[key] for key in _KEYS])
+        if not one:
             raise ValueError(
                 "mean must be None or a dict with one of 'S1', 'S2', 'S3': one known mean fixes the others"
             )
@@ -273,24 +271,20 @@ class ContrastiveRCA(ComponentAnalysis):
         check_interval(what, level)
         key = self.fitted_.key(component)
         own = self.components_[key].feature_names
+        classes = self.fitted_.class_part is not None  # a part of A and of S2
         if what == "A":
             u, v = self.fitted_.view_names.values()
-            return replace(self._interval("mixing", lambda m: m.A_, level, progress), names=v, columns=u)
-        targets: dict[str, Target] = {"S1": "cov_s1", "S2": "cov_s2", "S3": "cov_s3"}
-        limits = self._interval(targets[key], lambda m: m.components_[key].covariance, level, progress)
-        return replace(limits, names=own, columns=own)
-
-    def _interval(self, what: Target, chosen: Callable[[Any], Array], level: float, progress: bool) -> Estimate:
-        """chosen : the same from a refitted model."""
-        classes = self.fitted_.class_part is not None and what in ("mixing", "cov_s2")
-        limits = None if classes else self.solution_.interval(what)
-        return replace(self.jackknife(chosen, progress=progress) if limits is None else limits, level=level)
+            known = None if classes else self.solution_.interval("mixing")
+            return self._limits(known, lambda m: m.A_, level, progress, names=v, columns=u)
+        known = None if classes and key == "S2" else self.solution_.limits(key)
+        return self._limits(known, lambda m: m.components_[key].covariance, level, progress, names=own, columns=own)
 
     def variance_table(self, level: float = 0.95, *, progress: bool = False) -> VarianceTable:
         """The variance of each column of U: its own, shared with V, and how sure that is."""
         own, shared = (self.components_[name].variance for name in ("S1", "S2"))
         total = self._total_variance()
-        limits = self._interval("var_s1", lambda m: m.components_["S1"].variance, level, progress)
+        known = self.solution_.interval("var_s1")
+        limits = self._limits(known, lambda m: m.components_["S1"].variance, level, progress)
         ends = [limits.low, limits.high, *self.solution_.identified_set().variances()]
         ends = [np.where(end < 1e-12 * total, 0.0, end) for end in ends]  # rounding, and no variance is negative
         return VarianceTable(self.components_["S1"].feature_names, total, own, shared, *ends)

@@ -119,11 +119,8 @@ def _columns_of(y: object) -> list[tuple[str, Any]]:
     if names is not None or hasattr(y, "__dataframe__"):
         frame = nw.from_native(cast(Any, y), eager_only=True, allow_series=True)
         parts = [frame.rename(frame.name or "y")] if isinstance(frame, nw.Series) else list(frame.iter_columns())
-        entries = [np.array(x.to_list(), dtype=object) for x in parts]
-        return [
-            (str(x.name), in_declared_order(v, declared_order(x.to_native())))
-            for x, v in zip(parts, entries, strict=True)
-        ]
+        entries = {str(x.name): (np.array(x.to_list(), dtype=object), declared_order(x.to_native())) for x in parts}
+        return [(name, in_declared_order(*one)) for name, one in entries.items()]
     values = np.asarray(y) if not hasattr(y, "toarray") else as_matrix(y)
     if values.ndim == 1:
         return [("y", in_declared_order(values, declared_order(y)))]

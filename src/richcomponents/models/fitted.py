@@ -96,12 +96,10 @@ class Fitted:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the columns of all views."""
         return tuple(str(self.design.views.feature_names[c]) for c in self.design.columns)
 
     @property
     def view_names(self) -> dict[str, tuple[str, ...]]:
-        """The columns of each view."""
         return {view: self.names[place] for view, place in self.design.places().items()}
 
     def key(self, component: Any) -> Any:
@@ -121,7 +119,6 @@ class Fitted:
         return Parts(self)
 
     def component(self, key: Any) -> Component:
-        """Made anew."""
         title = key if isinstance(key, str) else component_name(key)
         made: Component = self.solution.component(key, self.names, title, self.mean)
         part = self.class_part
@@ -130,7 +127,6 @@ class Fitted:
         return replace(made, spread=added(made.spread, part.of_u, part.spread), source=None, _known={})
 
     def columns_of(self, component: object) -> tuple[str, ...]:
-        """The names of a component's columns."""
         return self.components[self.key(component)].feature_names
 
     def without(self, block: int) -> Fitted:
@@ -177,8 +173,8 @@ class Fitted:
 
     def _residuals(self, values: Array) -> Array:
         """Of values (n, columns of all views, covariates and probabilities of hidden classes)."""
-        rows: Array = (values if self.partial is None else self.partial.residuals(values)) - self.solution.mean
-        return rows
+        left = values if self.partial is None else self.partial.residuals(values)
+        return np.asarray(left - self.solution.mean)
 
     def beside_views(self, values: Array) -> tuple[Array, Array]:
         """Covariates (n, q), and probabilities (n, K - 1) of hidden classes, of rows, about their means in the fit."""
@@ -362,7 +358,6 @@ class Fitted:
         return solution.calibrate(key, outcome)  # type: ignore[no-any-return]
 
     def outcome_test(self, outcome: Outcome, component: object = None) -> Test:
-        """See :meth:`ContrastiveRCA.outcome_test`."""
         return outcome_test(outcome, self.solution.outside(self.key(component)), self.lost)
 
     def through_shared(self, values: Array, coef: Array, component: object = None) -> Array:

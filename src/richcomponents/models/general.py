@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -179,10 +179,10 @@ class RCA(ComponentAnalysis):
         most, plain = max(ranks.values(), default=1), self.method == "paper"  # which works on the columns as they are
         space = SearchSpace.whole(data, places) if plain else self._space(data, fit.design, most)
         options = {
-            name: getattr(self, name) for name in ("gauge", "method", "order", "discover", "alpha", "random_state", "A")
+            name: getattr(self, name) for name in ("gauge", "method", "order", "discover", "alpha", "random_state")
         }
-        told: dict[str, Any] = {"sets": wanted, "ranks": self.rank, "independent": _independent_rows(space)}
-        problem = SetProblem(space, places, fit.design.describe, **told, **options)
+        options |= {"sets": wanted, "ranks": self.rank, "independent": _independent_rows(space), "A": self.A}
+        problem = SetProblem(space, places, fit.design.describe, **options)
         if problem.verdicts is not None:
             self.evidence_: Mapping[Subset, SetTest] = problem.verdicts
         if is_contrastive(problem.system, self.method, self.gauge):
@@ -191,8 +191,7 @@ class RCA(ComponentAnalysis):
 
     def _solve_pair(self, data: Data, fit: Fitted, ranks: Mapping[Subset, int]) -> PairSolution:
         """Two views with all three subsets are contrastive RCA."""
-        u, v = fit.design.views.names
-        A = None
+        (u, v), A = fit.design.views.names, None
         for view, q, value in named_transformations(self.A, SetSystem.all((u, v))):
             if (view, q) != (v, (u, v)):
                 raise DataError(
@@ -200,10 +199,8 @@ class RCA(ComponentAnalysis):
                     f"written in the columns of this view. Leave it out, or give that of view {v!r}"
                 )
             A = value
-        rank = ranks.get((u, v), "auto")
-        return solve_pair(
-            self._space(data, fit.design, rank), ((u,), (u, v), (v,)), rank, A, self.order, self.random_state
-        )
+        keys, rank = ((u,), (u, v), (v,)), ranks.get((u, v), "auto")
+        return solve_pair(self._space(data, fit.design, rank), keys, rank, A, self.order, self.random_state)
 
     def _means(self, views: Sequence[str], solution: PairSolution | SetSolution) -> Mapping[Subset, object]:
         return by_subset(self.mean, "mean", SetSystem.of(solution.keys, views))
@@ -215,8 +212,7 @@ class RCA(ComponentAnalysis):
             dict(fitted.components)  # means that cannot be are refused now
         self.system_ = SetSystem.of(solution.keys, self.views_.names)
         self.transforms_ = solution.transforms()
-        shared = [q for q in solution.keys if len(q) > 1]
-        self.ranks_ = {q: solution.ranks[q] for q in shared}
+        self.ranks_ = {q: solution.ranks[q] for q in solution.keys if len(q) > 1}
         self.variance_shares_ = solution.variance_shares()
         if solution.relative_errors is not None:
             self.relative_errors_ = solution.relative_errors
@@ -263,9 +259,8 @@ class RCA(ComponentAnalysis):
             raise ValueError(f"view= must be one of {subset}, got {view!r}")
         else:
             names = self.fitted_.view_names[view]
-        limits = self.solution_.limits(subset, view)
-        limits = self.jackknife(chosen, progress=progress) if limits is None else limits
-        return replace(limits, level=level, names=names or own, columns=own)
+        known = self.solution_.limits(subset, view)
+        return self._limits(known, chosen, level, progress, names=names or own, columns=own)
 
     def variance_table(self) -> SetVariances:
         """Of each column of each view: its variance, and the part of it that each component carries."""
@@ -291,15 +286,11 @@ class RCA(ComponentAnalysis):
 
     def headline(self, verdict: str | None = None) -> str:
         """What was found, in a sentence or two; verdict : of a model of one of the components, by default the own."""
-        components, views = self.component_table(), self.views_.names
-
-        def carried(row: Mapping[str, Any]) -> dict[str, float]:
-            return {view: row[view] for view in views if np.isfinite(row[view])}
-
-        widest = max(components, key=lambda row: len(carried(row)))
-        shares = listed([f"{share:.0%} of {view}" for view, share in carried(widest).items()])
+        order, views = self.system_.order, self.views_.names
+        widest = max(order, key=len)
+        shares = listed([f"{self.variance_shares_[view, widest]:.0%} of {view}" for view in views if view in widest])
         found = (
-            f"{counted(components, 'component')} in {counted(views, 'view')}; {widest['component']} explains {shares}."
+            f"{counted(order, 'component')} in {counted(views, 'view')}; {component_name(widest)} explains {shares}."
         )
         return f"{found}{_ALL_SURE.get(verdict or self.verdict_, '')}"
 

@@ -279,9 +279,8 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
         if out is not None:
             if return_std:
                 raise ValueError("a file holds the predictions: ask for return_std without out=")
-            rows, label = rows_of_fit(self, X), "predictions" if progress else None
-            labels = {} if rows.samples is None else {"sample": np.array(rows.samples, dtype=object)}
-            write_answers(out, rows, component_columns(self, component), labels, progress=label)
+            answer, label = component_columns(self, component), "predictions" if progress else None
+            write_answers(out, rows_of_fit(self, X), answer, progress=label)
             return Path(out)
         if is_dask(X) and not return_std:
             return lazily(self, X, component)
@@ -418,6 +417,12 @@ class ComponentAnalysis(TransformerMixin, Estimator):  # type: ignore[misc]
             other._adopt(fitted.without(block))
             replicates.append(function(other))
         return from_replicates(function(self), replicates)
+
+    def _limits(
+        self, known: Estimate | None, chosen: Callable[[Any], Array], level: float, progress: bool, **named: Any
+    ) -> Estimate:
+        """What the solution knows without refits, else the jackknife of what is chosen of a model."""
+        return replace(self.jackknife(chosen, progress=progress) if known is None else known, level=level, **named)
 
     # ---- what a fit says of itself
 

@@ -43,7 +43,10 @@ def write_answers(
     labels: Mapping[str, Column] | None = None,
     progress: str | None = None,
 ) -> int:
-    """Answers for all rows as a table (.csv, .tsv, .parquet), the labels of the rows first; how many rows have none."""
+    """Answers for all rows as a table (.csv, .tsv, .parquet), the labels of the rows first (by default those of the samples);
+    how many rows have none."""
+    if labels is None:
+        labels = {} if rows.samples is None else {"sample": np.array(rows.samples, dtype=object)}
     check_outputs([path], rows.files)
     done = missing = 0
     with table_writing(path) as append, metered(progress, rows.n_rows, unit="rows") as advance:
@@ -51,7 +54,7 @@ def write_answers(
             known: Any = np.isfinite(block).all(axis=1)
             with one_blas_thread():
                 found = answer(np.where(known[:, None], block, 0.0))
-            here = {name: column[done : done + len(block)] for name, column in (labels or {}).items()}
+            here = {name: column[done : done + len(block)] for name, column in labels.items()}
             append(here | {name: _without(column, known) for name, column in found.items()})
             done, missing = done + len(block), missing + int(np.sum(~known))
             advance(len(block))
@@ -61,7 +64,6 @@ def write_answers(
 
 
 def _without(column: Any, known: Any) -> Any:
-    """The column with nothing where nothing is known."""
     if known.all():
         return column
     values = np.array(column, dtype=np.float64 if np.asarray(column).dtype.kind in "biuf" else object)
@@ -133,14 +135,19 @@ def annotate(model: Any, data: Any, key: str = "rca", components: Any = None) ->
         owner = data if None in parts else data.mod[home[str(found.feature_names[0])]]
         values = _frame(model.predict_component(rows, name), samples, found.feature_names)
         owner.obsm[f"{key}_{title}"] = values.reindex(list(owner.obs_names))
-    shares = variances(model)
+    shares = _variances(model)
     for name, part in parts.items():
         front = "" if name is None else f"{name}:"
         labels = [label if label in shares else f"{front}{label}" for label in map(str, part.var_names)]
         part.varm[key] = _frame(
             [shares.get(label, (np.nan, np.nan)) for label in labels], part.var_names, ("own", "shared")
         )
-    data.uns[key] = facts(model)
+    views = {view: np.array(names) for view, names in model.fitted_.view_names.items()}
+    known = {"model": type(model).__name__, "verdict": model.verdict_, "n": model.n_samples_, "views": views}
+    data.uns[key] = known | {"summary": str(model.summary())}  # in types that files of AnnData hold
+    if hasattr(model, "rank_"):
+        correlations = model.diagnostics_.canonical_correlations
+        data.uns[key] |= {"rank": int(model.rank_), "canonical_correlations": correlations}
 
 
 def _frame(values: Any, index: Any, columns: Any) -> Any:
@@ -150,32 +157,23 @@ def _frame(values: Any, index: Any, columns: Any) -> Any:
 
 
 def title_of(component: Any) -> str:
-    """What a component is called in a key: S1, or rna+protein."""
     return component if isinstance(component, str) else "+".join(map(str, component))
 
 
-def variances(model: Any) -> dict[str, tuple[float, float]]:
+def _variances(model: Any) -> dict[str, tuple[float, float]]:
     """{column: (its own variance, the variance that it shares)}, of all columns of the views; hidden classes are shared."""
     carried = model.solution_.own_variances()
     lives, part = Counter(key for _, key in carried), model.fitted_.class_part
     table: dict[str, tuple[float, float]] = {}
     for at, (view, names) in enumerate(model.fitted_.view_names.items()):
-        of_view = {key: values for (where, key), values in carried.items() if where == view}
-        none = np.zeros(len(names))
-        own = sum((values for key, values in of_view.items() if lives[key] == 1), none)
-        shared = sum((values for key, values in of_view.items() if lives[key] > 1), none)
+        own, shared = np.zeros((2, len(names)))
+        for (where, key), values in carried.items():
+            if where == view and lives[key] > 1:
+                shared = shared + values
+            elif where == view:
+                own = own + values
         if part is not None:
             B = (part.of_u, part.of_v)[at]
             shared = shared + np.sum(B @ part.spread * B, axis=1)
         table |= zip(names, zip(own.tolist(), np.maximum(shared, 0.0).tolist(), strict=True), strict=True)
     return table
-
-
-def facts(model: Any) -> dict[str, Any]:
-    """What a reader of the file should know, in types that files of AnnData hold."""
-    views = {view: np.array(names) for view, names in model.fitted_.view_names.items()}
-    known = {"model": type(model).__name__, "verdict": model.verdict_, "n": model.n_samples_, "views": views}
-    known["summary"] = str(model.summary())
-    if hasattr(model, "rank_") and isinstance(model.rank_, (int, np.integer)):
-        known |= {"rank": int(model.rank_), "canonical_correlations": model.diagnostics_.canonical_correlations}
-    return known

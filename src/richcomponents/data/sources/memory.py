@@ -10,7 +10,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
-from richcomponents.data.cells import Column, frame_columns
+from richcomponents.data.cells import Column, frame_columns, holds_numbers
 from richcomponents.data.sources.base import Kept, Source, block_rows
 from richcomponents.data.table import as_frame, as_matrix, column_names, counts_rows, not_numeric, sample_index
 from richcomponents.errors import DataError
@@ -56,12 +56,8 @@ class FrameSource(Source):
 
     def not_numbers(self, names: Sequence[str]) -> tuple[str, str] | None:
         kinds = dict(zip(self.names or (), self._frame.schema.values(), strict=True))
-        name = next((name for name in names if not _is_number(kinds[name])), None)
+        name = next((name for name in names if not holds_numbers(kinds[name])), None)
         return None if name is None else (name, not_numeric(self._frame[:, int(self.places([name])[0])]))
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(kind.is_numeric() or kind == nw.Boolean)
 
 
 class DaskSource(Source):

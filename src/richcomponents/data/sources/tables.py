@@ -26,19 +26,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v1 as nw
 import numpy as np
 
 from richcomponents.algebra import Array, IntArray
 from richcomponents.data.cells import (
     WHOLE,
     Column,
+    as_labels,
     first_word,
     frame_columns,
+    holds_numbers,
     is_missing,
     is_number,
     numbers,
     remedy,
-    words,
     written_otherwise,
 )
 from richcomponents.data.sources.base import FileSource, block_rows, reading
@@ -102,7 +104,8 @@ class DelimitedSource(FileSource):
             cells = pyarrow.chunked_array([batch[i] for batch in batches], pyarrow.binary())
             values = None if name in written else numbers(cells)
             try:
-                columns[name] = words(cells) if values is None else values
+                texts = (cell.decode().strip() for cell in cells.to_pylist())
+                columns[name] = as_labels(texts) if values is None else values
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"column {name!r} of {self.title} is not text in UTF-8: save it as CSV in UTF-8"
@@ -274,14 +277,14 @@ class ParquetSource(FileSource):
         self._mark = self.mark()
         with self._opened() as file:
             self.names, self.n_rows = tuple(map(str, file.schema_arrow.names)), int(file.metadata.num_rows)
-            self._kinds = dict(zip(self.names, file.schema_arrow.types, strict=True))
-        self.width = len(self.names)
-        self.check_names()
+            self.width = len(self.names)
+            self.check_names()
+            self._kinds = dict(nw.from_native(file.schema_arrow.empty_table(), eager_only=True).schema)
 
     def blocks(self, columns: IntArray | None) -> Iterator[Array]:
         names = self.chosen_names(columns)
         for name in names:
-            if not self._numeric(name):
+            if not holds_numbers(self._kinds[name]):
                 raise DataError(
                     f"column {name!r} of {self.path.name} is not numeric ({self._kinds[name]}): leave it out (columns=, or "
                     "views= by name), or encode it as numbers first"
@@ -300,7 +303,7 @@ class ParquetSource(FileSource):
         return frame_columns(table, written)
 
     def texts(self, names: Sequence[str]) -> dict[str, Column]:
-        return super().texts([name for name in names if not self._numeric(name)])
+        return super().texts([name for name in names if not holds_numbers(self._kinds[name])])
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -310,9 +313,3 @@ class ParquetSource(FileSource):
         options = {"buffer_size": 2**20, "pre_buffer": False, "page_checksum_verification": True}
         with reading(self.path), ParquetFile(self.path, **options) as file:
             yield file
-
-    def _numeric(self, name: str) -> bool:
-        from pyarrow import types
-
-        kind = self._kinds[name]
-        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
