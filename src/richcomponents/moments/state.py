@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -172,9 +172,8 @@ class Moments(Storable):
     @cached_property
     def variances(self) -> Array:
         """Variances (over n) of the columns, shape (n_columns,)."""
-        p, sums = self.layout.n_columns, self.total
-        diagonal = packed_rank(np.repeat(np.arange(p)[:, None], 2, axis=1), p)
-        raw = sums[self.layout.orders[2]][diagonal] / self.n
+        sums = self.total
+        raw = sums[self.layout.orders[2]][_squares(self.layout.n_columns)] / self.n
         return _locked(raw - (sums[self.layout.orders[1]] / self.n) ** 2)
 
     @cached_property
@@ -388,3 +387,9 @@ def _locked(array: Array) -> Array:
     """A state is a value: what it hands out cannot change it."""
     array.setflags(write=False)
     return array
+
+
+@lru_cache(maxsize=64)
+def _squares(p: int) -> IntArray:
+    """Where the squares of p columns are packed."""
+    return np.asarray(packed_rank(np.repeat(np.arange(p)[:, None], 2, axis=1), p))
