@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -243,3 +244,12 @@ def test_damaged_files_are_refused_by_name(tmp_path):
 
 def test_underscores_make_words(tmp_path):
     assert columns_of(write(tmp_path / "a.csv", "u,v\n1_2,3\n,4\n"))["u"].tolist() == ["1_2", None]
+
+
+def test_decimals_of_parquet_are_numbers(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    values = [Decimal("1.50"), Decimal("2.25"), Decimal("-3.00")]
+    write_table(pyarrow.table({"a": values, "b": [1.0, 2.0, 3.0]}), tmp_path / "a.parquet")
+    np.testing.assert_array_equal(open_source(tmp_path / "a.parquet").array(), [[1.5, 1.0], [2.25, 2.0], [-3.0, 3.0]])

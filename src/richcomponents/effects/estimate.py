@@ -362,7 +362,7 @@ def _correction(answer: ExposureAnswer) -> Test:
     moved = ((effects.value - answer.start) / error)[error > 0]
     size = float(np.sqrt(np.sum(moved**2) / max(len(moved), 1)))
     way = "adjusting for the controls to the full correction" if answer.rank else "no adjustment to adjusting"
-    says = f"the estimate goes {answer.share:.0%} of the way from {way}, {size:.1f} standard errors"
+    says = f"the estimate goes {answer.share:.0%} of the way from {way}, {size:.2g} standard errors"
     says = f"{counted(range(answer.rank), 'hidden direction')}; {says}"
     remedy = "Compare the estimate with the adjusted one: the truth may lie beyond."
     return Test("correction", size, (), size if answer.rank else np.nan, says, remedy)
